@@ -1,0 +1,37 @@
+"""Limits of a platform, in its own unit of length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Unit = Literal["utf16", "codepoints", "bytes"]
+
+
+def length_in(unit: Unit) -> Callable[[str], int]:
+    """The function that measures a text in `unit`."""
+    return _MEASURES[unit]
+
+
+def _utf16(text: str) -> int:
+    return len(text) + sum(1 for ch in text if ord(ch) > 0xFFFF) if not text.isascii() else len(text)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+_MEASURES: dict[Unit, Callable[[str], int]] = {"utf16": _utf16, "codepoints": len, "bytes": _bytes}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`text` is the length of one message in `unit`; None means without limit.
+
+    `edit_every` is the least time between two edits of a streamed draft, in seconds.
+    """
+
+    text: int | None
+    unit: Unit = "codepoints"
+    edit_every: float = 1.5

@@ -1,0 +1,250 @@
+"""The ports between the gateway and the platforms.
+
+The mandatory port is small; every further ability is a Protocol of its own that an adapter implements
+or not, asked for with `isinstance`. Every method runs on the event loop and must not block it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from adapters.events import Block, ChatAddress, MessageEvent, Receipt, RenderedChunk
+from adapters.limits import Limits
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The event is committed. `is_new` is false where it was known already (nothing is to be done)."""
+
+    event_id: int
+    is_new: bool
+
+
+class Inbox(Protocol):
+    """Where adapters put what they hear. Implemented by the gateway."""
+
+    async def accept(self, event: MessageEvent) -> Accepted:
+        """Commit `event` durably, or recognise it.
+
+        Called for every event, before the platform is told that we have it. Returns after the commit;
+        the work is started by itself and not awaited. Raises `NotReady` where the store cannot take
+        it (locked, disk full): then the platform must not be told. Events of one address keep the
+        order of their calls.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What became of an event: its fate in the design's words, and what was answered."""
+
+    event_id: int
+    message_id: str
+    address: ChatAddress
+    fate: str
+    detail: str
+    text: str
+    session_id: str | None
+    turn_id: str | None
+    received_at: datetime
+    finish_reason: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """A session as a client may see it."""
+
+    session_id: str
+    title: str | None
+    created_at: datetime
+    address: ChatAddress | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpokenMessage:
+    """One message of a session as people see it."""
+
+    role: str
+    text: str
+    created_at: datetime
+
+
+class Conversations(Protocol):
+    """The read side for adapters whose clients ask (HTTP, terminal). Implemented by the gateway.
+
+    Every call is bound to the account's own `person` ("platform:id"): what belongs to another is None.
+    """
+
+    async def answer(self, address: ChatAddress, message_id: str) -> Answer | None:
+        """What became of the message of that chat, or None where it is not known there."""
+        ...
+
+    async def find_answer(self, platform: str, account: str, person: str, message_id: str) -> Answer | None:
+        """The same by the message id alone, only among what `person` sent."""
+        ...
+
+    async def sessions(self, person: str, limit: int = 50) -> Sequence[SessionInfo]:
+        """The sessions that `person` may resume, newest first."""
+        ...
+
+    async def messages(self, person: str, session_id: str) -> Sequence[SpokenMessage] | None:
+        """What was said in a session, oldest first, or None where `person` may not read it."""
+        ...
+
+    async def fork(self, source: ChatAddress, message_id: str, target: ChatAddress) -> bool:
+        """Bind `target` to a child of the session that answered `message_id` in `source`, with the
+        history up to that answer and no copied rows. False where that is not possible."""
+        ...
+
+
+class Renderer(Protocol):
+    """Turns neutral blocks into platform messages. Pure: no I/O, no clock, the same result each time."""
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the platform that `render` keeps."""
+        ...
+
+    def render(self, blocks: Sequence[Block]) -> list[RenderedChunk]:
+        """Every chunk within `limits` and valid by itself; nothing of the content is lost.
+
+        May be called from a worker thread. Never raises for any text; empty blocks give an empty list.
+        """
+        ...
+
+
+@runtime_checkable
+class PlatformAdapter(Protocol):
+    """One account on one platform."""
+
+    @property
+    def platform(self) -> str:
+        """The platform's name as in the configuration."""
+        ...
+
+    @property
+    def account(self) -> str:
+        """The bot's own stable id there; known once `run` has called `ready`, "" before."""
+        ...
+
+    @property
+    def renderer(self) -> Renderer:
+        """The renderer for this platform; usable at any time, also when not connected."""
+        ...
+
+    async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
+        """Connect, call `ready` once connected (and again after every reconnect), serve until cancelled.
+
+        Called by the supervisor, in a task of its own, again after every end. Raises `NotReady` or
+        `RetryAfter` (the supervisor waits and calls again) or `AuthFailed` (it parks the adapter).
+        Everything that it opened is closed when it returns, raises or is cancelled.
+        """
+        ...
+
+    async def send(self, address: ChatAddress, chunk: RenderedChunk, *, key: str, reply_to: str | None) -> Receipt:
+        """Send one stored chunk. `key` is its idempotency key, the same on every try.
+
+        Called by the delivery pump only, one call at a time for a chat. Sends exactly once or raises
+        an `AdapterError`; no retries inside. Raises `OutcomeUnknown` where the platform may have it.
+        """
+        ...
+
+
+@runtime_checkable
+class CanEdit(Protocol):
+    """The platform lets us change our own messages."""
+
+    async def edit(self, address: ChatAddress, message_id: str, chunk: RenderedChunk) -> None:
+        """Replace the content. Idempotent: "not modified" is a success."""
+        ...
+
+
+@runtime_checkable
+class CanDelete(Protocol):
+    """The platform lets us take back our own messages."""
+
+    async def delete(self, address: ChatAddress, message_id: str) -> None:
+        """Take the message back. Idempotent: already gone is a success."""
+        ...
+
+
+@runtime_checkable
+class CanType(Protocol):
+    """The platform shows that we are at work."""
+
+    async def typing(self, address: ChatAddress, reply_to: str | None) -> None:
+        """Show it for a few seconds. Cosmetic: errors are raised, and counted by the caller only."""
+        ...
+
+
+@runtime_checkable
+class CanLookUp(Protocol):
+    """The platform can tell whether a chunk with an idempotency key has arrived."""
+
+    async def look_up(self, address: ChatAddress, key: str) -> Receipt | None:
+        """The receipt of an earlier try with `key`, or None where it has surely not arrived.
+
+        Raises `OutcomeUnknown` where that cannot be told.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivePart:
+    """A piece of a running turn, for platforms that stream by parts rather than by edits."""
+
+    kind: str
+    """`text` (an increment of the answer), `reset` (what was streamed is void: the model was asked
+    again), `tool` (a tool's start or end, one line), `status` (one line)."""
+    text: str
+
+
+@runtime_checkable
+class CanStream(Protocol):
+    """The platform takes increments of an answer as they are made (terminal, HTTP)."""
+
+    def live(self, address: ChatAddress, reply_to: str, part: LivePart) -> None:
+        """A part of the turn that answers the message `reply_to`.
+
+        Never blocks and never raises; may drop parts for a slow reader. The final delivery still comes.
+        """
+        ...
+
+
+@runtime_checkable
+class HearsFates(Protocol):
+    """The adapter has somebody waiting for the end of an event (HTTP, terminal)."""
+
+    def settled(self, address: ChatAddress, message_id: str, fate: str, detail: str) -> None:
+        """The event has ended with `fate`. Called after the commit; never blocks and never raises."""
+        ...
+
+
+Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A route that the gateway's HTTP server serves for an adapter. `public`: on the webhook listener."""
+
+    method: str
+    path: str
+    handler: Handler
+    public: bool = False
+
+
+@runtime_checkable
+class HasRoutes(Protocol):
+    """The adapter is reached over the gateway's HTTP server."""
+
+    def routes(self) -> Sequence[Route]:
+        """The route table; asked for once, before the server starts."""
+        ...

@@ -1,0 +1,1 @@
+"""The agent: loop, request, prompt, models, tools. Knows nothing of chat platforms."""

@@ -1,0 +1,1 @@
+"""Models behind one port: any OpenAI-compatible endpoint, Anthropic, the embedded model, a scripted one."""

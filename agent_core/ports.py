@@ -1,0 +1,44 @@
+"""What the loop needs from its surroundings. Implemented by the gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent_core.events import AgentEvent
+from agent_core.models.ports import Image
+from agent_core.tools.ports import Rights
+from state.ids import EventId
+
+Emit = Callable[[AgentEvent], None]
+"""Takes an event of the loop. Never blocks and never raises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """One person's message on its way into a turn.
+
+    `text` is the person's own words; `note` is what the model sees besides (quoted reply, attachments
+    that are files, the author's name in a shared session), already neutralised.
+    """
+
+    event_ids: tuple[EventId, ...]
+    text: str
+    note: str = ""
+    images: tuple[Image, ...] = ()
+    author: str | None = None
+    audience: str | None = None
+    platform_message_id: str | None = None
+
+
+class Steering(Protocol):
+    """The messages that join a running turn."""
+
+    def take(self) -> Sequence[Input]:
+        """What has arrived since the last call, in order; taken once. Never blocks."""
+        ...
+
+    def rights(self) -> Rights:
+        """The rights of the turn as they are now (configuration and steering may lower them)."""
+        ...

@@ -1,0 +1,1 @@
+"""Tools: a registry, toolsets with rights, one file a tool."""

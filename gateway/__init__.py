@@ -1,0 +1,1 @@
+"""The daemon: routing, turns, delivery, commands, operations and the `tidings` command."""
