@@ -22,14 +22,14 @@ LAG_EVERY = 0.25
 _FINE = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0)
 _WAIT = (0.005, 0.01, 0.025, 0.06, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
-T = TypeVar("T", bound=Counter | Gauge | Histogram)
+T = TypeVar("T", Counter, Gauge, Histogram)
 
 
 class _Family(Generic[T]):
     """The children of one metric by their label values: the library's own `labels` is slow."""
 
     def __init__(self, metric: T, labels: Sequence[str]) -> None:
-        self._metric = metric
+        self._metric: T = metric
         # the library refuses labels() on a metric that has none
         self._children: dict[tuple[str, ...], T] = {} if labels else {(): metric}
 
