@@ -1,0 +1,7 @@
+"""One writer thread, several readers."""
+
+from __future__ import annotations
+
+
+class Database:
+    """The connections."""
