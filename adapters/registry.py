@@ -1,0 +1,42 @@
+"""The platforms by name: their manifests are read, nothing of theirs is imported before it is used."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+NAMES = ("telegram", "discord", "slack", "http", "terminal", "memory")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What is known of a platform without importing it. Paths are `module:name`.
+
+    `settings` is its settings class (None: it has no section in the configuration), `adapter` the
+    factory of its adapter (None: this version cannot connect to it yet).
+    """
+
+    name: str
+    settings: str | None
+    adapter: str | None
+
+
+@cache
+def manifests() -> Mapping[str, Manifest]:
+    """Every platform of this version, by name."""
+    found: dict[str, Manifest] = {}
+    for name in NAMES:
+        module = f"adapters.{name}.manifest"
+        if importlib.util.find_spec(f"adapters.{name}") and importlib.util.find_spec(module):
+            found[name] = importlib.import_module(module).MANIFEST
+    return found
+
+
+def load(path: str) -> Any:
+    """The object at `module:name`."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,41 @@
+"""The configuration of one daemon: read once, checked whole, handed around as a frozen value.
+
+Precedence, and nothing else has a say:
+  file   `--config FILE`, else `$TIDINGS_HOME/config.yaml`, else `~/.tidings/config.yaml`
+  home   `$TIDINGS_HOME`, else `home:` in the file, else `~/.tidings`
+  others the file, else the default. The environment counts only where the file refers to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from gateway.config_build import build
+from gateway.config_faults import ConfigError, Fault
+from gateway.config_paths import default_home, default_path
+from gateway.config_types import Config, Value
+from gateway.config_yaml import parse
+
+__all__ = ["Config", "ConfigError", "Fault", "Value", "default_home", "default_path", "load"]
+
+
+def load(path: Path | None, *, environ: Mapping[str, str]) -> Config:
+    """Read and check the configuration. Blocking; called before the event loop runs.
+
+    Raises `ConfigError` with every fault at once. `path` None means the default place.
+    """
+    file = default_path(environ) if path is None else path.expanduser().absolute()
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        hint = "`tidings config init` writes one"
+        raise ConfigError([Fault(where="", message=f"there is no file {file}; {hint}")], file) from None
+    except OSError as exc:
+        raise ConfigError([Fault(where="", message=f"{file} cannot be read: {exc.strerror or exc}")], file) from exc
+    except UnicodeDecodeError as exc:
+        raise ConfigError([Fault(where="", message=f"{file} is not UTF-8 text")], file) from exc
+    document, faults = parse(text)
+    if not document.tree and faults:
+        raise ConfigError(faults, file)
+    return build(document, faults, file=file, environ=environ)

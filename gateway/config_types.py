@@ -1,0 +1,55 @@
+"""The configuration as everybody else sees it: one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from adapters.settings import PlatformSettings
+from agent_core.models.settings import ModelSettings
+from gateway.config_schema import AccessSettings, ChatSettings, LimitSettings, LogSettings, ToolSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """One effective value, for `tidings config check`. Secrets are masked in `shown`."""
+
+    where: str
+    shown: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The settings in force. Paths are absolute; secrets are resolved."""
+
+    file: Path
+    home: Path
+    """The state folder. It may not exist yet."""
+    log: LogSettings
+    model: ModelSettings
+    fallbacks: tuple[str, ...]
+    """Names from `models`, tried in this order when `model` is unavailable."""
+    models: Mapping[str, ModelSettings]
+    """Further models by name; those whose secrets are missing stand in `unusable_models` instead."""
+    unusable_models: Mapping[str, str]
+    """Name -> why it cannot be used."""
+    access: AccessSettings
+    chat: ChatSettings
+    tools: ToolSettings
+    limits: LimitSettings
+    platforms: Mapping[str, PlatformSettings]
+    """Every platform that has settings, by name, enabled or not."""
+    root: Path
+    """`tools.root`, absolute."""
+    secrets: frozenset[str]
+    """Every resolved secret, for the redaction of logs."""
+    warnings: tuple[str, ...]
+    """What is allowed but should be known; told at start."""
+    values: tuple[Value, ...]
+    """Every effective value with its origin."""
+
+    def enabled(self) -> tuple[str, ...]:
+        """The names of the platforms that are on."""
+        return tuple(name for name, settings in self.platforms.items() if settings.enabled)

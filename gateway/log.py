@@ -1,0 +1,202 @@
+"""Structured logs on standard error, through a bounded queue and a thread of their own.
+
+Every line passes `gateway.redact`. Message bodies are never logged: code logs ids and lengths. A
+standard error that nobody reads (a full pipe) stalls the writer thread and nothing else; what does
+not fit into the queue is dropped, counted, and told by the next line that gets through.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, MutableMapping
+from typing import IO, Any, Literal
+
+import structlog
+
+from gateway.redact import Redactor
+
+_MAX_LINES = 10_000
+_MAX_LINE_CHARS = 64_000
+_QUIET = {"asyncio": logging.WARNING, "aiohttp.access": logging.WARNING, "markdown_it": logging.WARNING}
+"""Libraries whose lines below this level are never of use."""
+
+
+class Writer:
+    """Writes lines from a thread. `write` never blocks; `close` waits at most `wait` seconds."""
+
+    def __init__(self, stream: IO[str], *, limit: int = _MAX_LINES) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._lines: deque[str] = deque()
+        self._wake = threading.Condition()
+        self._dropped = 0
+        self._closing = False
+        self._idle = True
+        self.dropped_total = 0
+        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, line: str) -> None:
+        """Queue one line (without its line break)."""
+        with self._wake:
+            if len(self._lines) >= self._limit:
+                self._dropped += 1
+                self.dropped_total += 1
+                return
+            self._lines.append(line)
+            self._wake.notify()
+
+    def flush(self, wait: float = 1.0) -> bool:
+        """Wait until everything queued is written. False: it was not, within `wait` seconds."""
+        with self._wake:
+            return self._wake.wait_for(lambda: not self._lines and self._idle, timeout=wait)
+
+    def close(self, wait: float = 1.0) -> None:
+        """Write what is queued, as far as that goes in time, and end the thread. Idempotent."""
+        self.flush(wait)
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+        self._thread.join(timeout=wait)
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                self._idle = True
+                self._wake.notify_all()
+                self._wake.wait_for(lambda: self._lines or self._closing)
+                if not self._lines:
+                    return
+                self._idle = False
+                batch = list(self._lines)
+                self._lines.clear()
+                dropped, self._dropped = self._dropped, 0
+            if dropped:
+                batch.append(f'{{"event": "log.dropped", "level": "warning", "lines": {dropped}}}')
+            try:
+                self._stream.write("\n".join(batch) + "\n")
+                self._stream.flush()
+            except (OSError, ValueError):  # standard error is closed or its disk is full: there is no place to tell
+                with self._wake:
+                    self.dropped_total += len(batch)
+
+
+class _Output:
+    """What structlog and the logging module write to: a whole line a call."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def msg(self, message: str) -> None:
+        self._writer.write(message if len(message) <= _MAX_LINE_CHARS else message[:_MAX_LINE_CHARS] + " …cut")
+
+    debug = info = warning = error = critical = exception = log = fatal = msg
+
+
+class _Handler(logging.Handler):
+    """Brings the lines of libraries into the same stream."""
+
+    def __init__(self, writer: Writer) -> None:
+        super().__init__()
+        self._output = _Output(writer)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._output.msg(self.format(record))
+        except Exception:  # noqa: BLE001 - a library's broken log call must not end what it logs about
+            self._output.msg(f'{{"event": "log.broken", "level": "warning", "logger": {record.name!r}}}')
+
+
+_writer: Writer | None = None
+_redactor = Redactor()
+
+
+def redactor() -> Redactor:
+    """The redactor in force, for whatever else leaves the process (health pages, error replies)."""
+    return _redactor
+
+
+def writer() -> Writer | None:
+    """The writer in force, None before `configure`."""
+    return _writer
+
+
+def configure(
+    *,
+    level: Literal["debug", "info", "warning", "error"] = "info",
+    format: Literal["json", "console"] = "json",  # noqa: A002 - the key of the configuration
+    secrets: Iterable[str] = (),
+    stream: IO[str] | None = None,
+) -> Redactor:
+    """Set up structlog and the logging module, for the process. May be called again; the last wins.
+
+    Returns the redactor, to which secrets that become known later can be added.
+    """
+    global _writer, _redactor  # noqa: PLW0603 - logging is the process's, like its standard error
+    if _writer is None:
+        atexit.register(shutdown)
+    else:
+        _writer.close()
+    _writer = Writer(stream or sys.stderr)
+    _redactor = Redactor(secrets)
+    number = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: list[Any] = [
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+        _redact,
+        _renderer(format),
+    ]
+    structlog.configure(
+        processors=[*shared, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=lambda *_: _Output(_writer or Writer(sys.stderr)),
+        cache_logger_on_first_use=False,
+    )
+    handler = _Handler(_writer)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared[:2], structlog.stdlib.add_logger_name, shared[2]],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(number)
+    for name, least in _QUIET.items():
+        logging.getLogger(name).setLevel(max(number, least))
+    logging.captureWarnings(True)
+    sys.excepthook = _log_crash
+    threading.excepthook = lambda args: _log_crash(args.exc_type, args.exc_value or args.exc_type(), args.exc_traceback)
+    return _redactor
+
+
+def shutdown(wait: float = 1.0) -> None:
+    """Write what is queued, at the end of the process. Bounded and idempotent."""
+    if _writer is not None:
+        _writer.close(wait)
+
+
+def _renderer(kind: str) -> Any:
+    if kind == "json":
+        return structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
+    return structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+
+
+def _redact(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return _redactor.fields(event)
+
+
+def _log_crash(kind: type[BaseException], value: BaseException, trace: Any) -> None:
+    """The process's last words go the same way as its others, so that they are redacted as well."""
+    if issubclass(kind, KeyboardInterrupt):
+        return
+    structlog.get_logger("crash").critical("process.crashed", exc_info=(kind, value, trace))
