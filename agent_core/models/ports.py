@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from state.records import ToolCall
 
@@ -134,4 +134,14 @@ class Model(Protocol):
 
     async def close(self) -> None:
         """Release what is held. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class Warmable(Protocol):
+    """A model whose first call is slow unless it is prepared (import of an SDK, start of a server)."""
+
+    async def warm(self) -> None:
+        """Prepare it, off the loop. May be called at any time, also by several tasks at once; cheap when
+        done. Raises `ModelUnavailable`; a later call simply tries again."""
         ...
