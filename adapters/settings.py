@@ -30,18 +30,18 @@ def id_list(value: Any, fault: Callable[[str], str | None]) -> tuple[str, ...]:
     """An allow-list as ids in text. Numbers become text, blanks around are removed.
 
     Raises ValueError for anything that is no list, and for an entry that cannot be an id: a list that
-    is not understood must not be taken for an empty or an open one.
+    is not understood must not be taken for an empty or an open one. (pydantic wants ValueError.)
     """
     if value is None:
         raise ValueError("must be a list of ids; write [] for nobody")
     if isinstance(value, str):
-        raise ValueError(f'must be a list of ids: write ["{value}"], not {value}')
+        raise ValueError(f'must be a list of ids: write ["{value}"], not {value}')  # noqa: TRY004 - pydantic's
     if not isinstance(value, list | tuple):
-        raise ValueError("must be a list of ids")
+        raise ValueError("must be a list of ids")  # noqa: TRY004 - pydantic's
     ids = []
     for number, entry in enumerate(value, start=1):
         if isinstance(entry, bool) or not isinstance(entry, str | int):
-            raise ValueError(f"entry {number} must be an id in quotes")
+            raise ValueError(f"entry {number} must be an id in quotes")  # noqa: TRY004 - pydantic's
         text = str(entry).strip()
         problem = None if text == EVERYBODY else _shape_fault(text) or fault(text)
         if problem:

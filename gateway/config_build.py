@@ -81,7 +81,7 @@ def build(document: Document, faults: Sequence[Fault], *, file: Path, environ: M
         platforms=platforms,
         root=absolute(tools.root, file.parent, environ),
         secrets=frozenset(builder.resolver.secrets),
-        warnings=tuple([*builder.warnings, *builder.resolver.warnings]),
+        warnings=(*builder.warnings, *builder.resolver.warnings),
         values=effective(shown, document, builder.resolver.origins, file, ("home", str(home), home_origin)),
     )
 

@@ -24,7 +24,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 def _names(value: Any) -> Any:
     """A list of names; a plain word is refused, because it would be read as a list of letters."""
     if isinstance(value, str):
-        raise ValueError(f"must be a list: write [{value}], not {value}")
+        raise ValueError(f"must be a list: write [{value}], not {value}")  # noqa: TRY004 - pydantic's
     if value is None:
         raise ValueError("must be a list; write [] for none")
     return value
@@ -61,14 +61,14 @@ class NamedModel(Section):
     """One model; the keys under `model:` and under each name of `models:`."""
 
     provider: Literal["openai", "anthropic", "embedded", "scripted"] = Field(
-        default="embedded", description="`openai` is any compatible endpoint; `embedded` needs no key and no network."
+        default="embedded", description="`openai`: any compatible endpoint; `embedded`: no key and no network."
     )
     base_url: str | None = Field(
         default=None, pattern=r"^https?://\S+$", description="The endpoint; null is the provider's own."
     )
     api_key: SecretStr | None = Field(default=None, description="The key, as a reference.")
     name: str | None = Field(
-        default=None, min_length=1, description="What the endpoint calls the model; needed but for embedded and scripted."
+        default=None, min_length=1, description="What the endpoint calls it; openai and anthropic need it."
     )
     context_tokens: int | None = Field(
         default=None, ge=512, description="The model's window; null asks the endpoint or assumes the usual one."
@@ -137,7 +137,7 @@ class ChatOverride(Section):
     sessions: Literal["person", "shared"] | None = Field(
         default=None, description="Whether each person has a session in this group, or all share one."
     )
-    answers: Literal["mention", "all"] | None = Field(
+    answers: Literal["addressed", "all"] | None = Field(
         default=None, description="Whether the bot answers only when it is addressed, or every message."
     )
 
@@ -152,8 +152,8 @@ class ChatSettings(Section):
     thread_sessions: Literal["person", "shared"] = Field(
         default="shared", description="The same for a thread or topic."
     )
-    group_answers: Literal["mention", "all"] = Field(
-        default="mention", description="In groups: answer only mentions and replies to the bot, or every message."
+    group_answers: Literal["addressed", "all"] = Field(
+        default="addressed", description="In groups: answer only mentions and replies to the bot, or every message."
     )
     allow_bots: Names = Field(default=(), description='Bots that are answered, as "platform:id".')
     collect_seconds: float = Field(
@@ -208,13 +208,17 @@ class LimitSettings(Section):
     approval_seconds: float = Field(default=3600.0, gt=0, description="How long a question to a person stays open.")
     concurrent_turns: int = Field(default=256, ge=1, description="The most turns at once; others wait.")
     queue_per_chat: int = Field(default=50, ge=1, description="The most messages that wait in one chat.")
-    message_chars: int = Field(default=200_000, ge=1000, description="The longest message that is taken, in characters.")
+    message_chars: int = Field(default=200_000, ge=1000, description="The longest message that is taken.")
     attachment_bytes: int = Field(default=20_000_000, ge=0, description="The largest attachment that is fetched.")
 
 
 def tree(model: type[BaseModel]) -> dict[str, Any]:
     """The keys of a settings class, nested, each leaf None: for hints and for the proof of the example."""
-    return {name: tree(inner) if (inner := nested(field.annotation)) else None for name, field in model.model_fields.items()}
+    keys: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        inner = nested(field.annotation)
+        keys[name] = tree(inner) if inner else None
+    return keys
 
 
 def nested(annotation: Any) -> type[BaseModel] | None:

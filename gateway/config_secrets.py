@@ -12,7 +12,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 
@@ -35,11 +35,12 @@ def is_placeholder(text: str) -> bool:
 
 
 def secret_paths(model: type[BaseModel]) -> set[KeyPath]:
-    """The paths of the secrets in a settings class."""
+    """The paths of the secrets in a settings class; "*" stands for any key of a mapping of secrets."""
     found: set[KeyPath] = set()
     for name, info in model.model_fields.items():
         if info.annotation is SecretStr or SecretStr in get_args(info.annotation):
-            found.add((name,))
+            is_mapping = get_origin(info.annotation) is dict
+            found.add((name, "*") if is_mapping else (name,))
         elif inner := nested(info.annotation):
             found.update((name, *rest) for rest in secret_paths(inner))
     return found
@@ -75,7 +76,7 @@ class Resolver:
         if isinstance(raw, dict):
             done = {key: self._walk(value, (*at, key), secrets, use=use) for key, value in raw.items()}
             return {key: value for key, value in done.items() if value is not _LEFT_OUT}
-        if at in secrets:
+        if at in secrets or (*at[:-1], "*") in secrets:
             return self._secret(raw, at, use=use)
         if isinstance(raw, list):
             done_list = [self._walk(value, (*at, index), secrets, use=use) for index, value in enumerate(raw)]

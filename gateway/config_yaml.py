@@ -86,7 +86,8 @@ def _parse(text: str) -> tuple[Document, list[Fault]]:
         problem = f"this is no valid YAML: {exc.problem or exc.context}"
         return Document(tree={}, lines={}), [Fault(where="", line=line, message=problem)]
     except yaml.YAMLError as exc:  # a character that YAML does not allow; it has no mark
-        return Document(tree={}, lines={}), [Fault(where="", message=f"this is no valid YAML: {str(exc).splitlines()[0]}")]
+        problem = f"this is no valid YAML: {str(exc).splitlines()[0]}"
+        return Document(tree={}, lines={}), [Fault(where="", message=problem)]
     tree = {} if node is None else reader.value(node, ())
     if not isinstance(tree, dict):
         reader.faults.append(Fault(where="", line=1, message="the file must be a mapping of keys to values"))

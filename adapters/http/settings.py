@@ -12,7 +12,7 @@ class HttpSettings(PlatformSettings):
     """The HTTP listener (health and metrics are there even when the adapter is off)."""
 
     host: str = Field(default="127.0.0.1", min_length=1, description="The address that the server is bound to.")
-    port: int = Field(default=8420, ge=0, le=65535, description="Its port; 0 takes any free one.")
+    port: int = Field(default=8787, ge=0, le=65535, description="Its port; 0 takes any free one.")
     key: SecretStr | None = Field(
         default=None, validate_default=True, description="The bearer key of the principal http:default."
     )
