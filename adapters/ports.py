@@ -56,6 +56,8 @@ class Answer:
     finish_reason: str | None = None
     input_tokens: int = 0
     output_tokens: int = 0
+    platform_data: str | None = None
+    """What the adapter gave as `MessageEvent.platform_data`, unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,4 +249,13 @@ class HasRoutes(Protocol):
 
     def routes(self) -> Sequence[Route]:
         """The route table; asked for once, before the server starts."""
+        ...
+
+
+@runtime_checkable
+class HearsClosing(Protocol):
+    """The adapter has requests that wait, and must end them before the HTTP server can close."""
+
+    def closing(self) -> None:
+        """The server closes now: tell whoever waits. Called once; never blocks and never raises."""
         ...
