@@ -1,0 +1,243 @@
+"""The HTTP server: one listener for clients, health and metrics, and one of its own for webhooks.
+
+It checks who asks (Host, Origin, bearer key), bounds what comes in (body, headers, connections, time) and
+gives every error the same shape. What the paths mean is the business of their owners (`HasRoutes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from adapters.http.auth import PRINCIPAL, KeyRing, is_loopback
+from adapters.http.errors import HttpProblem, json_response
+from adapters.ports import Handler, Route
+from gateway.health import Health
+from gateway.httpd_checks import OriginCheck, authorize, check_length, too_large
+from gateway.httpd_site import BoundedSite
+from gateway.metrics import CONTENT_TYPE, Metrics
+
+log = structlog.get_logger("gateway.httpd")
+
+CLOSE_SECONDS = 3.0
+"""How long requests may still take when the server closes, after those who wait were told."""
+QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+class HttpdError(Exception):
+    """The server cannot start as it is configured. The message names the address and the cause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpdSettings:
+    """What the server needs of the configuration. Port 0 takes any free one; sizes are in bytes."""
+
+    host: str = "127.0.0.1"
+    port: int = 8420
+    webhook_host: str = "127.0.0.1"
+    webhook_port: int | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    max_body: int = 1024 * 1024
+    max_connections: int = 1024
+
+
+class HttpServer:
+    """Both listeners. Serves between `async with`; closing tells those who wait, then waits a little.
+
+    `routes` are those of every enabled adapter, asked for once; `closers` are called before the close
+    (`HearsClosing`). Without keys only `/healthz` and `/readyz` answer, and `/metrics` on loopback.
+    """
+
+    def __init__(
+        self,
+        settings: HttpdSettings,
+        *,
+        keys: KeyRing,
+        health: Health,
+        metrics: Metrics,
+        routes: Sequence[Route] = (),
+        closers: Sequence[Callable[[], None]] = (),
+    ) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._health = health
+        self._metrics = metrics
+        self._routes = tuple(routes)
+        self._closers = tuple(closers)
+        self._stack = AsyncExitStack()
+        self._main: BoundedSite | None = None
+        self._webhook: BoundedSite | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the main listener is bound; the port that was taken where 0 was asked for."""
+        return self._settings.host, self._settings.port if self._main is None else self._main.port
+
+    @property
+    def webhook_address(self) -> tuple[str, int] | None:
+        """Where the webhook listener is bound; None where no platform needs one."""
+        return None if self._webhook is None else (self._settings.webhook_host, self._webhook.port)
+
+    async def __aenter__(self) -> HttpServer:
+        """Start listening. Raises `HttpdError`."""
+        async with AsyncExitStack() as stack:
+            settings = self._settings
+            public = [route for route in self._routes if route.public]
+            self._main = await self._listen(stack, settings.host, settings.port, self._main_app())
+            if public:
+                if settings.webhook_port is None:
+                    raise HttpdError(f"the webhook {public[0].path} needs webhook_port to be set")
+                app = self._app(_webhook_gate, "webhook", public)
+                self._webhook = await self._listen(stack, settings.webhook_host, settings.webhook_port, app)
+            self._stack = stack.pop_all()
+        log.info("http.listening", address=self.address, webhook=self.webhook_address)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for tell in self._closers:
+            tell()
+        await self._stack.aclose()
+
+    def _main_app(self) -> web.Application:
+        settings = self._settings
+        own = [
+            Route(method="GET", path="/healthz", handler=self._get_health),
+            Route(method="GET", path="/readyz", handler=self._get_ready),
+            Route(method="GET", path="/metrics", handler=self._get_metrics),
+        ]
+        check = OriginCheck(settings.host, settings.allowed_hosts, settings.allowed_origins)
+        loopback = is_loopback(settings.host)
+
+        def gate(request: web.Request) -> None:
+            check(request)
+            authorize(request, self._keys, loopback=loopback)
+
+        return self._app(gate, "main", own + [route for route in self._routes if not route.public])
+
+    def _app(self, gate: Callable[[web.Request], None], listener: str, routes: Sequence[Route]) -> web.Application:
+        app = web.Application(
+            client_max_size=self._settings.max_body,
+            middlewares=[_Border(gate, listener, self._settings.max_body, self._metrics).middleware()],
+        )
+        for route in routes:
+            app.router.add_route(route.method, route.path, route.handler)
+        return app
+
+    async def _listen(self, stack: AsyncExitStack, host: str, port: int, app: web.Application) -> BoundedSite:
+        runner = web.AppRunner(app, shutdown_timeout=CLOSE_SECONDS)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        site = BoundedSite(runner, host, port, self._settings.max_connections)
+        try:
+            await site.start()
+        except OSError as exc:
+            raise HttpdError(f"cannot listen on {host}:{port}: {_cause(exc)}") from exc
+        return site
+
+    async def _get_health(self, _request: web.Request) -> web.StreamResponse:
+        healthy, body = self._health.live()
+        return json_response(body, status=200 if healthy else 503)
+
+    async def _get_ready(self, _request: web.Request) -> web.StreamResponse:
+        ready, body = self._health.ready()
+        return json_response(body, status=200 if ready else 503)
+
+    async def _get_metrics(self, _request: web.Request) -> web.StreamResponse:
+        body = await asyncio.to_thread(self._metrics.render)  # it reads /proc
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+
+class _Border:
+    """What every request of a listener passes: the gate, the bounds, the shape of errors, the log."""
+
+    def __init__(self, gate: Callable[[web.Request], None], listener: str, max_body: int, metrics: Metrics) -> None:
+        self._gate = gate
+        self._listener = listener
+        self._max_body = max_body
+        self._metrics = metrics
+
+    def middleware(self) -> Any:
+        """As aiohttp wants it."""
+
+        @web.middleware
+        async def border(request: web.Request, handler: Handler) -> web.StreamResponse:
+            began = asyncio.get_running_loop().time()
+            status = 499  # the client went away, or the server closes
+            try:
+                response = await self._answer(request, handler)
+                status = response.status
+                return response
+            finally:
+                self._told(request, status, asyncio.get_running_loop().time() - began)
+
+        return border
+
+    async def _answer(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        try:
+            self._gate(request)
+            check_length(request, self._max_body)
+            return await handler(request)
+        except HttpProblem as problem:
+            return problem.response()
+        except web.HTTPRequestEntityTooLarge:
+            return too_large(self._max_body).response()
+        except web.HTTPException as exc:
+            allow = {"Allow": exc.headers["Allow"]} if "Allow" in exc.headers else None
+            message = {404: "There is no such path.", 405: "This path does not take that method."}
+            return HttpProblem(exc.status, message.get(exc.status, exc.reason), headers=allow).response()
+        except ConnectionError:
+            raise  # the client has gone; aiohttp closes what is left
+        except Exception:
+            # a boundary: one request's defect is logged, and told neither as HTML nor in detail
+            log.exception("http.defect", route=_route(request))
+            if request.writer.output_size > 0:
+                raise ConnectionError("the answer had begun already") from None
+            return HttpProblem(500, "The server failed on this request; its log says why.").response()
+
+    def _told(self, request: web.Request, status: int, seconds: float) -> None:
+        self._metrics.http_request(self._listener, status)
+        route = _route(request)
+        write = log.debug if route in QUIET and status < 500 else log.info
+        write(
+            "http.request",
+            listener=self._listener,
+            method=request.method,
+            route=route,
+            status=status,
+            seconds=round(seconds, 4),
+            principal=request.get(PRINCIPAL),
+            peer=request.remote,
+        )
+
+
+def _webhook_gate(_request: web.Request) -> None:
+    """Webhooks come from everywhere under the public name; their handlers check the signature."""
+
+
+def _route(request: web.Request) -> str:
+    """The path as it was declared: a path that a client made up may hold anything, a key for instance."""
+    resource = request.match_info.route.resource
+    return "unknown" if resource is None else resource.canonical
+
+
+def _cause(exc: OSError) -> str:
+    if exc.errno == errno.EADDRINUSE:
+        return "the port is already in use (is another tidings running, or another program?)"
+    if exc.errno == errno.EACCES:
+        return "this user may not use that port"
+    if exc.errno == errno.EADDRNOTAVAIL:
+        return "this machine has no such address"
+    return exc.strerror or str(exc)
