@@ -25,21 +25,39 @@ from gateway.convert import blocks_from_json, blocks_to_json, event_from_json, e
 _text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
 _maybe = st.none() | _text
 _address = st.builds(
-    ChatAddress, platform=_text, account=_text, chat_id=_text, scope=_maybe, thread_id=_maybe,
+    ChatAddress,
+    platform=_text,
+    account=_text,
+    chat_id=_text,
+    scope=_maybe,
+    thread_id=_maybe,
     chat_kind=st.sampled_from(["private", "group", "channel", "thread"]),
 )
 _attachment = st.builds(
-    Attachment, kind=st.sampled_from(["image", "document"]), name=_text, mime=_text,
-    size=st.none() | st.integers(0, 10**12), path=_maybe, sha256=_maybe, note=_maybe,
+    Attachment,
+    kind=st.sampled_from(["image", "document"]),
+    name=_text,
+    mime=_text,
+    size=st.none() | st.integers(0, 10**12),
+    path=_maybe,
+    sha256=_maybe,
+    note=_maybe,
 )
 _time = st.datetimes(timezones=st.just(UTC), min_value=datetime(2000, 1, 1), max_value=datetime(2100, 1, 1))  # noqa: DTZ001 - hypothesis takes naive bounds and adds the zone
 _history = st.builds(HistoryItem, role=st.sampled_from(["user", "assistant"]), text=_text)
 _event = st.builds(
-    MessageEvent, dedup_id=_text, kind=st.sampled_from(list(EventKind)), message_id=_text, address=_address,
-    sender=st.builds(Sender, id=_text, name=_text, is_bot=st.booleans()), received_at=_time, text=_text,
+    MessageEvent,
+    dedup_id=_text,
+    kind=st.sampled_from(list(EventKind)),
+    message_id=_text,
+    address=_address,
+    sender=st.builds(Sender, id=_text, name=_text, is_bot=st.booleans()),
+    received_at=_time,
+    text=_text,
     attachments=st.lists(_attachment, max_size=2).map(tuple),
     reply_to=st.none() | st.builds(ReplyTo, message_id=_text, text=_text, is_ours=st.booleans()),
-    mentions_us=st.booleans(), sent_at=st.none() | _time,
+    mentions_us=st.booleans(),
+    sent_at=st.none() | _time,
     action=st.none() | st.builds(Action, button_id=_text, value=_text),
     history=st.lists(_history, max_size=2).map(tuple),
 )

@@ -1,0 +1,58 @@
+"""The table of commands: look-up, rights, help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gateway.access import Role
+from gateway.commands.base import Call, Command, Forward, Reply
+from gateway.commands.control import Control
+from gateway.commands.sessions import SessionCommands
+from state.records import Fate
+
+ORDER: tuple[Role, ...] = ("guest", "member", "owner")
+
+
+class Table:
+    """All commands. Rights are checked here, for typed commands and for buttons alike."""
+
+    def __init__(self, control: Control, sessions: SessionCommands) -> None:
+        self._control = control
+        help_ = Command(name="help", help="this list", handler=self._help)
+        self._commands = {command.name: command for command in self._all(help_, control, sessions)}
+
+    @staticmethod
+    def _all(first: Command, control: Control, sessions: SessionCommands) -> Iterable[Command]:
+        yield first
+        yield from sessions.commands()
+        yield from control.commands()
+
+    def knows(self, name: str) -> bool:
+        """True for every text that is meant as a command: an unknown one is told, not sent to the model."""
+        return bool(name)
+
+    def names(self) -> list[tuple[str, str]]:
+        """Name and help of every command, for completion and for the platforms' own menus."""
+        return [(command.name, command.help) for command in self._commands.values()]
+
+    async def run(self, call: Call) -> Reply | Forward:
+        """Carry out a command, if there is one of that name and the person may use it."""
+        command = self._commands.get(call.name)
+        if command is None:
+            return Reply(text=f"I know no command /{call.name}. /help lists them.", detail="unknown command")
+        if ORDER.index(call.role) < ORDER.index(command.needs):
+            return Reply(
+                text=f"/{call.name} is for an {command.needs}; you are a {call.role} here.",
+                fate=Fate.REFUSED,
+                detail=f"/{call.name} needs the role {command.needs}",
+            )
+        return await command.handler(call)
+
+    async def press(self, call: Call) -> Reply:
+        """Carry out a button press."""
+        return await self._control.press(call)
+
+    async def _help(self, call: Call) -> Reply:
+        allowed = [c for c in self._commands.values() if ORDER.index(call.role) >= ORDER.index(c.needs)]
+        lines = [f"- `/{c.name}{' ' + c.usage if c.usage else ''}` {c.help}" for c in allowed]
+        return Reply(text="I answer what you write. Besides, there are:\n\n" + "\n".join(lines), detail="/help")

@@ -1,0 +1,248 @@
+"""The core of a process: everything between the adapters and the store, put together once.
+
+The daemon and the terminal are made of the same core, over the same store; they differ in the adapters
+they run and in the lock (only the daemon takes one).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from agent_core.loop import Budget
+from agent_core.prompt import PromptSettings
+from agent_core.tools.factory import ToolsSettings, default_registry
+
+from adapters.ports import PlatformAdapter
+from agent_core.models.factory import make_model
+from agent_core.models.ports import Model
+from gateway.access import Access, AccessSettings
+from gateway.approvals import Approvals, ApprovalSettings
+from gateway.arbiter import Arbiter
+from gateway.commands.control import Control
+from gateway.commands.sessions import SessionCommands
+from gateway.commands.table import Table
+from gateway.config_types import Config
+from gateway.conversations import Conversations
+from gateway.delivery import Deliveries
+from gateway.edits import Edits
+from gateway.fates import Fates
+from gateway.health import Health
+from gateway.intake import ChatSettings, Intake
+from gateway.metrics import Metrics
+from gateway.recovery import Recovery
+from gateway.router import SessionRouter
+from gateway.turns import Turns
+from gateway.work import TurnParts, TurnSettings, Work
+from gateway.workers import Item, WorkerLimits, Workers
+from state.clock import Clock
+from state.ids import SessionKey
+from state.records import Session
+from state.store import Store
+
+log = structlog.get_logger("gateway.core")
+
+BACKGROUND = 1000
+"""Background tasks that may run at once; more is a defect and is told."""
+
+
+class Background:
+    """The one place that starts short background tasks: named, owned, bounded, their failures told."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work` in the background. Its failure is logged and touches nothing else."""
+        if len(self._tasks) >= BACKGROUND:
+            log.error("background.many", count=len(self._tasks), name=name)
+        task = self._group.create_task(self._guard(work, name), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @staticmethod
+    async def _guard(work: Coroutine[Any, Any, None], name: str) -> None:
+        try:
+            await work
+        except Exception:
+            log.exception("background.failed", task=name)
+
+    def cancel(self) -> None:
+        """Cancel what is left (the process ends)."""
+        for task in list(self._tasks):
+            task.cancel()
+
+
+class Models:
+    """The configured models, each made when it is first needed."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._made: dict[str, Model] = {}
+
+    def names(self) -> list[str]:
+        """The names that a client may ask for; the first is the default."""
+        return [self._config.model.name, *(n for n in self._config.models if n != self._config.model.name)]
+
+    def _get(self, name: str | None) -> Model:
+        key = name if name is not None and name in self._config.models else ""
+        model = self._made.get(key)
+        if model is None:
+            settings = self._config.models[key] if key else self._config.model
+            model = self._made[key] = make_model(settings, home=self._config.home)
+        return model
+
+    def of(self, session: Session) -> Sequence[Model]:
+        """The session's model first, then its fall-backs."""
+        return [self._get(session.model), *(self._get(name) for name in self._config.fallbacks)]
+
+    async def close(self) -> None:
+        """Release what they hold."""
+        for model in self._made.values():
+            await model.close()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Core:
+    """The assembled parts. Nothing runs yet but what `spawn` has started."""
+
+    config: Config
+    store: Store
+    models: Models
+    access: Access
+    adapters: dict[str, PlatformAdapter]
+    arbiter: Arbiter
+    deliveries: Deliveries
+    approvals: Approvals
+    work: Work
+    workers: Workers
+    intake: Intake
+    commands: Table
+    conversations: Conversations
+    fates: Fates
+    recovery: Recovery
+    metrics: Metrics
+    health: Health
+    background: Background
+
+
+def access_settings(
+    config: Config, *, members: frozenset[str] = frozenset(), operators: frozenset[str] = frozenset()
+) -> AccessSettings:
+    """The access rules of the configuration. `members` and `operators` are persons that an adapter of this
+    process vouches for."""
+    tools = config.tools
+    return AccessSettings(
+        owners=frozenset(config.access.owners),
+        allow={name: frozenset(getattr(settings, "allow", ())) for name, settings in config.platforms.items()},
+        members=members,
+        operators=operators,
+        guest_tools=frozenset(tools.guests),
+        member_tools=frozenset(tools.members),
+        owner_tools=frozenset(tools.owners),
+        group_tools=frozenset(tools.groups),
+        disabled_tools=frozenset(tools.disabled),
+        group_answers="all" if config.chat.group_answers == "all" else "addressed",
+        free_chats=frozenset(name for name, chat in config.chat.chats.items() if chat.answers == "all"),
+        bots=frozenset(config.chat.allow_bots),
+    )
+
+
+def turn_settings(config: Config) -> TurnSettings:
+    """The bounds of turns as configured."""
+    limits = config.limits
+    return TurnSettings(
+        home=config.home,
+        root=config.root,
+        budget=Budget(iterations=limits.iterations, retry_seconds=limits.retry_seconds),
+        prompt=PromptSettings(),
+        disabled=frozenset(config.tools.disabled),
+        turn_seconds=limits.turn_seconds,
+    )
+
+
+def assemble(
+    config: Config,
+    store: Store,
+    *,
+    access: AccessSettings,
+    group: asyncio.TaskGroup,
+    metrics: Metrics,
+    health: Health,
+    clock: Clock,
+    status: Callable[[], list[str]],
+    platforms: list[str],
+) -> Core:
+    """Put the core together. Pure wiring: nothing is opened and nothing runs."""
+    background = Background(group)
+    adapters: dict[str, PlatformAdapter] = {}
+    models, rules, router = Models(config), Access(access), SessionRouter(store)
+    arbiter = Arbiter(store, clock=clock, metrics=metrics)
+    deliveries = Deliveries(store, adapters, arbiter, metrics=metrics, clock=clock)
+    fates = Fates(store, adapters, metrics)
+    approvals = Approvals(
+        store,
+        deliveries,
+        clock=clock,
+        settings=ApprovalSettings(mode=config.tools.approvals, ttl=config.limits.approval_seconds),
+    )
+    settings = turn_settings(config)
+    put_back: list[Workers] = []
+    parts = TurnParts(
+        store=store,
+        access=rules,
+        router=router,
+        deliveries=deliveries,
+        fates=fates,
+        approvals=approvals,
+        registry=default_registry(
+            ToolsSettings(
+                terminal_seconds=config.tools.terminal_seconds,
+                terminal_env=config.tools.terminal_env,
+                web_private=config.tools.web_private,
+            )
+        ),
+        models=models.of,
+        adapters=adapters,
+        metrics=metrics,
+        clock=clock,
+        settings=lambda: settings,
+        spawn=background.spawn,
+        put_back=lambda key, item: _put_back(put_back[0], key, item),
+    )
+    work = Work(parts)
+    turns = Turns(parts, work)
+    workers = Workers(turns.run, WorkerLimits(queue=config.limits.queue_per_chat, turns=config.limits.concurrent_turns))
+    put_back.append(workers)
+    chat = ChatSettings(busy=config.chat.busy, groups=config.chat.group_sessions, threads=config.chat.thread_sessions)
+    control = Control(parts, work, workers, status, lambda: config.chat.busy)
+    commands = Table(control, SessionCommands(parts, work, workers))
+    intake = Intake(parts, work, workers, Edits(parts, work, workers), commands, chat)
+    return Core(
+        config=config,
+        store=store,
+        models=models,
+        access=rules,
+        adapters=adapters,
+        arbiter=arbiter,
+        deliveries=deliveries,
+        approvals=approvals,
+        work=work,
+        workers=workers,
+        intake=intake,
+        commands=commands,
+        conversations=Conversations(store, router),
+        fates=fates,
+        recovery=Recovery(store, work, workers, intake, fates, platforms),
+        metrics=metrics,
+        health=health,
+        background=background,
+    )
+
+
+def _put_back(workers: Workers, key: SessionKey, item: Item) -> None:
+    workers.put(key, item, front=True)

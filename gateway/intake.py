@@ -1,0 +1,295 @@
+"""The inbox of the process: commit an event, then bring it to where it belongs.
+
+`accept` returns after the commit. Dispatching keeps the order within a key: a plain message to an idle chat
+goes straight to its worker; whatever needs a look at the store (a command, an edit, a busy chat) goes through
+a lane of the key, and then so does all that follows it. Lanes never wait for turns, so `/stop` overtakes
+what waits in the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from adapters.errors import NotReady
+from adapters.events import EventKind, MessageEvent
+from adapters.limits import length_in
+from adapters.ports import Accepted
+from gateway.access import Role, Verdict
+from gateway.commands.base import Call, Forward, Reply, parse
+from gateway.convert import event_from_row, event_to_new
+from gateway.edits import Edits
+from gateway.inputs import build_input, scrub
+from gateway.keys import Share, line_key
+from gateway.turns import delivery_of
+from gateway.work import TurnParts, Work
+from gateway.workers import Busy, Full, Item, Workers
+from state.errors import StateError
+from state.ids import EventId, SessionKey
+from state.records import Fate, InboxEvent
+
+log = structlog.get_logger("gateway.intake")
+
+ALBUM_HOLD = 1.0
+PART_HOLD = 2.5
+COLLECT_HOLD = 1.5
+"""Seconds that a message waits for its next part; short messages never wait."""
+LANE = 200
+"""Events that may wait in one lane. More are not dispatched now; the reconciler finds them in the inbox."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSettings:
+    """How chats share sessions, and what happens to a message that comes while a turn runs."""
+
+    busy: Busy = "queue"
+    groups: Share = "person"
+    threads: Share = "shared"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """An event that is committed and open."""
+
+    event_id: EventId
+    key: SessionKey
+    event: MessageEvent
+
+
+class CommandTable(Protocol):
+    """The slash commands."""
+
+    def knows(self, name: str) -> bool:
+        """True where `name` is a command."""
+        ...
+
+    async def run(self, call: Call) -> Reply | Forward:
+        """Carry it out. Errors of the store fly."""
+        ...
+
+    async def press(self, call: Call) -> Reply:
+        """Carry out a button press."""
+        ...
+
+
+class Intake:
+    """Implements `adapters.ports.Inbox`."""
+
+    def __init__(
+        self,
+        parts: TurnParts,
+        work: Work,
+        workers: Workers,
+        edits: Edits,
+        commands: CommandTable,
+        settings: ChatSettings,
+    ) -> None:
+        self._p = parts
+        self._work = work
+        self._workers = workers
+        self._edits = edits
+        self._commands = commands
+        self.settings = settings
+        self._lanes: dict[SessionKey, deque[Arrival]] = {}
+        self._open = True
+
+    async def accept(self, event: MessageEvent) -> Accepted:
+        """See `adapters.ports.Inbox.accept`."""
+        if not self._open:
+            raise NotReady("the daemon is ending; intake is closed")
+        event = dataclasses.replace(event, text=scrub(event.text))
+        key = line_key(event.address, event.sender.id, groups=self.settings.groups, threads=self.settings.threads)
+        try:
+            row = await self._p.store.inbox.accept(event_to_new(event, key))
+        except StateError as error:
+            log.error("inbox.unavailable", platform=event.address.platform, error=str(error))
+            raise NotReady(f"the store cannot take the event: {error}", told=str(error)) from error
+        if row.is_new:
+            log.info(
+                "event.accepted", event=row.event_id, platform=event.address.platform, kind=event.kind.value, key=key
+            )
+            self.dispatch(Arrival(event_id=row.event_id, key=key, event=event))
+        return Accepted(event_id=row.event_id, is_new=row.is_new)
+
+    def holds(self, key: SessionKey, event_id: EventId) -> bool:
+        """True where a lane or a worker of this process has the event."""
+        if any(arrival.event_id == event_id for arrival in self._lanes.get(key, ())):
+            return True
+        worker = self._workers.get(key)
+        held = () if worker is None else (*worker.waiting, *worker.current)
+        running = self._work.running(key)
+        return any(item.event_id == event_id for item in held) or (
+            running is not None and running.steering.holds(event_id)
+        )
+
+    def close(self) -> None:
+        """Take nothing new."""
+        self._open = False
+
+    def again(self, row: InboxEvent) -> None:
+        """Dispatch an open event of the store (a start, or the reconciler)."""
+        event = event_from_row(row)
+        self.dispatch(Arrival(event_id=row.id, key=row.key, event=event))
+
+    def dispatch(self, arrival: Arrival) -> None:
+        """Bring it on its way. Never blocks and never fails."""
+        if arrival.key not in self._lanes and self._is_plain(arrival):
+            self._put(arrival, arrival.event.text, "queue")
+            return
+        lane = self._lanes.get(arrival.key)
+        if lane is None:
+            lane = self._lanes[arrival.key] = deque()
+            self._p.spawn(self._serve(arrival.key, lane), f"lane:{arrival.key}")
+        if len(lane) >= LANE:
+            log.error("lane.full", key=arrival.key, event=arrival.event_id)
+            return
+        lane.append(arrival)
+
+    def _is_plain(self, arrival: Arrival) -> bool:
+        event = arrival.event
+        return (
+            event.kind is EventKind.MESSAGE
+            and not event.text.startswith("/")
+            and self._workers.get(arrival.key) is None
+            and self._p.access.judge(event).fate == "go"
+        )
+
+    async def _serve(self, key: SessionKey, lane: deque[Arrival]) -> None:
+        while lane and self._open:
+            arrival = lane[0]
+            try:
+                await self._handle(arrival)
+            except StateError as error:
+                log.error("dispatch.failed", event=arrival.event_id, error=str(error))
+                await asyncio.sleep(1.0)
+                continue  # the event is still open: the same again
+            except Exception:
+                log.exception("dispatch.defect", event=arrival.event_id)
+                await self._defect(arrival)
+            lane.popleft()
+        del self._lanes[key]  # no await since "empty"
+
+    async def _defect(self, arrival: Arrival) -> None:
+        try:
+            await self._end(
+                arrival, Fate.FAILED, "a defect of mine", "Something went wrong with that; it is in the log."
+            )
+        except StateError as error:
+            log.error("dispatch.unsettled", event=arrival.event_id, error=str(error))
+
+    async def _handle(self, arrival: Arrival) -> None:
+        event = arrival.event
+        if event.kind is EventKind.DELETE:
+            await self._edits.deleted(arrival)
+            return
+        verdict = self._p.access.judge(event)
+        if verdict.fate != "go":
+            await self._turn_away(arrival, verdict)
+            return
+        assert verdict.role is not None
+        if event.kind is EventKind.EDIT:
+            await self._edits.edited(arrival)
+        elif event.kind is EventKind.ACTION:
+            await self._reply(arrival, await self._commands.press(self._call(arrival, verdict.role, "", "")))
+        else:
+            await self._message(arrival, verdict.role)
+
+    def _call(self, arrival: Arrival, role: Role, name: str, args: str) -> Call:
+        return Call(event_id=arrival.event_id, key=arrival.key, event=arrival.event, role=role, name=name, args=args)
+
+    async def _message(self, arrival: Arrival, role: Role) -> None:
+        event = arrival.event
+        command = parse(event.text) if event.forwarded_from is None else None
+        if command is not None and (event.kind is EventKind.COMMAND or self._commands.knows(command[0])):
+            outcome = await self._commands.run(self._call(arrival, role, *command))
+            if isinstance(outcome, Reply):
+                await self._reply(arrival, outcome)
+            else:
+                await self._join(arrival, outcome.text, outcome.mode or await self._mode(arrival.key))
+            return
+        await self._join(arrival, event.text, await self._mode(arrival.key))
+
+    async def _mode(self, key: SessionKey) -> Busy:
+        """The busy mode of the chat: its own setting, or the configured one."""
+        if self._workers.get(key) is None:
+            return "collect" if self.settings.busy == "collect" else "queue"
+        binding = await self._p.store.sessions.binding(key)
+        return busy_of(binding.settings_json if binding is not None else "{}", self.settings.busy)
+
+    async def _join(self, arrival: Arrival, text: str, mode: Busy) -> None:
+        running = self._work.running(arrival.key)
+        item = self._item(arrival, text, mode)
+        if running is not None and running.reason is None:
+            if mode == "steer" and running.steering.may_join(item):
+                shared = arrival.event.address.chat_kind != "private"
+                running.steering.offer(item, await build_input([item], shared=shared))
+                if running.done.is_set():  # it ended while we looked: nobody takes it any more
+                    for left in running.steering.leftovers():
+                        self._put_item(arrival, left)
+                return
+            if mode == "interrupt":
+                running.end("a new message took its place", quiet=True)
+        self._put_item(arrival, item)
+
+    def _put(self, arrival: Arrival, text: str, mode: Busy) -> None:
+        self._put_item(arrival, self._item(arrival, text, "collect" if self.settings.busy == "collect" else mode))
+
+    def _item(self, arrival: Arrival, text: str, mode: Busy) -> Item:
+        return Item(
+            event_id=arrival.event_id,
+            event=arrival.event,
+            text=text,
+            mode=mode,
+            ready_at=self._hold(arrival.event, mode),
+        )
+
+    def _hold(self, event: MessageEvent, mode: Busy) -> float:
+        """Until when the message waits for its next part; 0 for a message that is complete."""
+        now = asyncio.get_running_loop().time()
+        if event.group_id is not None:
+            return now + ALBUM_HOLD
+        adapter = self._p.adapters.get(event.address.platform)
+        limits = None if adapter is None else adapter.renderer.limits
+        if limits is not None and limits.text is not None:
+            # clients cut a long paste at the platform's limit, at the last blank before it
+            if length_in(limits.unit)(event.text) >= limits.text * 0.9:
+                return now + PART_HOLD
+        return now + COLLECT_HOLD if mode == "collect" else 0.0
+
+    def _put_item(self, arrival: Arrival, item: Item) -> None:
+        try:
+            self._workers.put(arrival.key, item)
+        except Full:
+            log.warning("worker.full", key=arrival.key)
+            told = "Too much is waiting in this chat already; I did not take this message. Please send it again later."
+            self._p.spawn(self._end(arrival, Fate.REFUSED, "the queue of this chat is full", told), "queue-full")
+
+    async def _turn_away(self, arrival: Arrival, verdict: Verdict) -> None:
+        fate = Fate.SILENT if verdict.fate == "silent" else Fate.REFUSED
+        await self._end(arrival, fate, verdict.reason, verdict.told)
+
+    async def _end(self, arrival: Arrival, fate: Fate, detail: str, told: str | None) -> None:
+        await self._reply(arrival, Reply(text=told or "", fate=fate, detail=detail))
+
+    async def _reply(self, arrival: Arrival, reply: Reply) -> None:
+        """End an event with what is said about it, in one transaction; said once even after a crash."""
+        event, notice = arrival.event, None
+        if reply.text:
+            delivery = delivery_of(f"d-e{arrival.event_id}", event.address, reply.text, event.message_id, self._p)
+            notice = await self._p.deliveries.compose(delivery)
+        await self._p.fates.conclude(
+            arrival.event_id, event, reply.fate, reply.detail, delivery=notice, undo=reply.undo
+        )
+        self._p.deliveries.wake()
+
+
+def busy_of(settings_json: str, default: Busy) -> Busy:
+    """The busy mode in the settings of a chat."""
+    chosen = json.loads(settings_json or "{}").get("busy", default)
+    return chosen if chosen in ("queue", "steer", "interrupt", "collect") else default

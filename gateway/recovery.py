@@ -1,0 +1,109 @@
+"""What a start, and a regular look afterwards, does about work that nobody holds any more.
+
+Order at a start: surviving tool processes of dead owners are ended, turns of dead owners go to the front of
+their workers, open events follow in the order of their acceptance, and only then does intake begin (B02).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from adapters.events import MessageEvent
+from agent_core.tools.proc import reap
+from gateway.convert import event_from_row
+from gateway.fates import Fates
+from gateway.intake import Arrival, Intake
+from gateway.work import Work
+from gateway.workers import Item, Workers
+from state.errors import StateError
+from state.records import Fate, InboxEvent, Turn
+from state.store import Store
+
+log = structlog.get_logger("gateway.recovery")
+
+EVERY = 15.0
+
+
+class Recovery:
+    """Takes up what is open. `platforms` are those whose waiting events this process answers; the turns of
+    dead processes are taken up whatever their platform (an answer for a terminal that died waits for it)."""
+
+    def __init__(
+        self, store: Store, work: Work, workers: Workers, intake: Intake, fates: Fates, platforms: list[str]
+    ) -> None:
+        self._store = store
+        self._work = work
+        self._workers = workers
+        self._intake = intake
+        self._fates = fates
+        self._platforms = platforms
+
+    async def start(self, *, all_turns: bool) -> int:
+        """Take up everything that is open. Returns how much that was."""
+        await self.reap()
+        count = await self._turns(all_turns=all_turns)
+        for row in await self._store.inbox.open_events(platforms=self._platforms):
+            if row.fate is Fate.WAITING:
+                self._intake.again(row)
+                count += 1
+        if count:
+            log.info("recovery.taken_up", count=count)
+        return count
+
+    async def reap(self) -> None:
+        """End the processes that a dead owner's tools have left."""
+        for process in await self._store.processes.of_dead_owners():
+            gone = await asyncio.to_thread(reap, process.pgid, process.started, process.boot_id)
+            log.warning("process.reaped", pgid=process.pgid, turn=process.turn_id, found=gone)
+            await self._store.processes.remove(process.pgid, process.started)
+
+    async def _turns(self, *, all_turns: bool) -> int:
+        count = 0
+        live = {running.turn_id for running in self._work.all().values()}
+        for turn in await self._store.leases.dead_turns():
+            if turn.id in live:
+                continue
+            rows = [row for row in await self._store.inbox.of_turn(turn.id) if row.fate is Fate.RUNNING]
+            if not rows:
+                log.error("turn.without_event", turn=turn.id)
+                continue
+            if all_turns or rows[0].platform in self._platforms:
+                self._take_up(turn, rows)
+                count += 1
+        return count
+
+    def _take_up(self, turn: Turn, rows: list[InboxEvent]) -> None:
+        event: MessageEvent = event_from_row(rows[0])
+        item = Item(event_id=rows[0].id, event=event, text=event.text, resume=turn.id)
+        self._workers.put(turn.key, item, front=True)
+        log.info("turn.taken_up", turn=turn.id, attempts=turn.attempts)
+
+    async def watch(self, *, all_turns: bool) -> None:
+        """Look again regularly, until cancelled: turns of processes that have died since, orphans, and open
+        events that this process does not know of."""
+        while True:
+            await asyncio.sleep(EVERY)
+            try:
+                await self.reap()
+                await self._turns(all_turns=all_turns)
+                await self._fates.reconcile(self._requeue)
+                await self._forgotten()
+            except StateError as error:
+                log.warning("recovery.postponed", error=str(error))
+
+    def _requeue(self, row: InboxEvent) -> None:
+        event = event_from_row(row)
+        self._intake.dispatch(Arrival(event_id=row.id, key=row.key, event=event))
+
+    async def _forgotten(self) -> None:
+        """Waiting events that neither a worker nor a lane holds (a lane was full)."""
+        for row in await self._store.inbox.open_events(platforms=self._platforms):
+            if row.fate is Fate.WAITING and not self._intake.holds(row.key, row.id) and self._old(row):
+                log.error("event.forgotten", event=row.id)
+                self._intake.again(row)
+
+    def _old(self, row: InboxEvent) -> bool:
+        """True where the event is no newcomer that is on its way just now."""
+        return row.received_at.timestamp() < self._store.clock.utc().timestamp() - EVERY

@@ -1,0 +1,132 @@
+"""One supervisor a platform: runs its adapter, and by the type of its error waits, parks it, or tries again.
+
+A platform's failure never touches another, nor the process. Nothing is ever given up: a parked adapter is
+looked at again slowly, since a refusal of credentials may be the platform's own passing fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Protocol
+
+import structlog
+
+from adapters.errors import AdapterError, AuthFailed, NotReady, RetryAfter
+from adapters.ports import Inbox, PlatformAdapter
+from gateway.health import Health
+from state.clock import Clock
+
+log = structlog.get_logger("gateway.supervisor")
+
+FIRST_WAIT = 1.0
+LONGEST_WAIT = 120.0
+PARKED_WAIT = 900.0
+STEADY = 60.0
+"""An adapter that has served for so many seconds begins with the first wait again."""
+
+
+class SupervisorMetrics(Protocol):
+    """What is counted."""
+
+    def adapter_ended(self, platform: str, remedy: str) -> None:
+        """An adapter's run has ended."""
+        ...
+
+
+class Supervisor:
+    """Runs one adapter until cancelled. `connected` is called after every (re)connect."""
+
+    def __init__(
+        self,
+        adapter: PlatformAdapter,
+        inbox: Inbox,
+        health: Health,
+        metrics: SupervisorMetrics,
+        clock: Clock,
+        connected: Callable[[PlatformAdapter], Awaitable[None]],
+        *,
+        ends: bool = False,
+    ) -> None:
+        self._adapter = adapter
+        self._inbox = inbox
+        self._health = health
+        self._metrics = metrics
+        self._clock = clock
+        self._connected = connected
+        self._ends = ends
+        self._wake = asyncio.Event()
+        self._ready_at: float | None = None
+        self._ready = asyncio.Event()
+
+    def wake(self) -> None:
+        """Try at once (the configuration has changed)."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Serve until cancelled; with `ends`, until the adapter's run returns (the person has left)."""
+        tries = 0
+        while True:
+            self._ready_at = None
+            announcer = asyncio.create_task(self._announce(), name=f"connected:{self._adapter.platform}")
+            try:
+                error = await self._once()
+            finally:
+                announcer.cancel()
+            if error is None and self._ends:
+                return
+            if self._ready_at is not None and self._clock.monotonic() - self._ready_at >= STEADY:
+                tries = 0
+            wait = self._judge(error, tries)
+            tries += 1
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _once(self) -> BaseException | None:
+        try:
+            await self._adapter.run(self._inbox, self._on_ready)
+        except AdapterError as error:
+            return error
+        except Exception as error:
+            log.exception("adapter.defect", platform=self._adapter.platform)
+            return error
+        return None
+
+    def _on_ready(self) -> None:
+        self._ready_at = self._clock.monotonic()
+        self._health.connected(self._adapter.platform)
+        log.info("adapter.connected", platform=self._adapter.platform, account=self._adapter.account)
+        self._ready.set()
+
+    async def _announce(self) -> None:
+        while True:
+            await self._ready.wait()
+            self._ready.clear()
+            await self._connected(self._adapter)
+
+    def _judge(self, error: BaseException | None, tries: int) -> float:
+        """How long to wait, told to the health page and the log."""
+        platform = self._adapter.platform
+        told = error.told if isinstance(error, AdapterError) else "a defect of the adapter; see the log"
+        if isinstance(error, AuthFailed):
+            log.error("adapter.parked", platform=platform, error=str(error), again_in=PARKED_WAIT)
+            self._health.parked(platform, told)
+            self._metrics.adapter_ended(platform, "parked")
+            return PARKED_WAIT
+        if isinstance(error, RetryAfter):
+            wait = error.seconds
+        else:
+            wait = min(FIRST_WAIT * 2 ** min(tries, 10), LONGEST_WAIT) * random.uniform(0.7, 1.3)
+        if error is None:
+            told = "the connection has ended"
+        if error is None or isinstance(error, NotReady | RetryAfter):
+            log.warning("adapter.waiting", platform=platform, error=str(error or told), again_in=round(wait, 1))
+        self._health.waiting(platform, self._clock.utc() + timedelta(seconds=wait), told)
+        self._metrics.adapter_ended(platform, "wait")
+        return wait

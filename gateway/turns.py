@@ -1,0 +1,166 @@
+"""From the items of a worker to a turn under a lease: binding, lease, and what happens where one is missing.
+
+Nothing is lost by any error: an event that is not settled stays open in the inbox, the worker tries again,
+and after a crash the next start takes it up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from adapters.events import ChatAddress, Delivery, DeliveryKind, Markdown
+from gateway.convert import event_from_row
+from gateway.running import LEASE_TTL
+from gateway.work import TurnParts, Work
+from gateway.workers import Item
+from state.errors import LeaseHeld, LeaseLost, StateError, StoreFull
+from state.ids import SessionKey, TurnId, new_turn_id
+from state.owners import describe
+from state.records import Fate, Session, SessionBinding, TurnLease, TurnState
+
+log = structlog.get_logger("gateway.turns")
+
+HELD_POLL = 0.5
+UNSAVED = (
+    "The disk of this machine is full: what you wrote is kept, but I cannot work on it before there is room. "
+    "It is answered then."
+)
+
+
+def delivery_of(
+    name: str,
+    address: ChatAddress,
+    text: str,
+    reply_to: str | None,
+    parts: TurnParts,
+    kind: DeliveryKind = DeliveryKind.NOTICE,
+) -> Delivery:
+    """A delivery of one text. `name` is its id: the same name is never said twice."""
+    return Delivery(
+        delivery_id=name,
+        address=address,
+        kind=kind,
+        blocks=(Markdown(text=text),),
+        created_at=parts.clock.utc(),
+        reply_to=reply_to,
+    )
+
+
+class Turns:
+    """Runs turns: one at a time a key (the worker sees to it) and a session (the lease sees to it)."""
+
+    def __init__(self, parts: TurnParts, work: Work) -> None:
+        self._p = parts
+        self._work = work
+
+    async def run(self, key: SessionKey, items: Sequence[Item]) -> None:
+        """Answer the items. Called by the worker of the key; returns when every one of them is settled,
+        or is another process's affair, or is parked for the next start."""
+        delay = 0.5
+        left: Sequence[Item] = items
+        while left:
+            try:
+                await self._attempt(key, left)
+                return
+            except LeaseLost:
+                log.error("turn.fenced", key=key)
+            except StoreFull as error:
+                log.error("store.full", key=key, error=str(error))
+                await self._p.deliveries.say_unsaved(left[0].event.address, UNSAVED, left[0].event.message_id)
+            except StateError as error:
+                log.error("store.unavailable", key=key, error=str(error))
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, 30.0)
+            left = await self._refresh(left)
+
+    async def _refresh(self, items: Sequence[Item]) -> Sequence[Item]:
+        """The items as the store knows them now: settled ones fall away, begun ones are resumed."""
+        fresh: list[Item] = []
+        try:
+            for item in items:
+                row = await self._p.store.inbox.get(item.event_id)
+                if row is not None and row.fate is Fate.WAITING:
+                    fresh.append(item)
+                elif row is not None and row.fate is Fate.RUNNING and row.turn_id is not None:
+                    return [Item(event_id=row.id, event=item.event, text=item.text, resume=row.turn_id)]
+        except StateError:
+            return items
+        return fresh
+
+    async def _attempt(self, key: SessionKey, items: Sequence[Item]) -> None:
+        if items[0].resume is not None:
+            await self._resume(key, items[0], items[0].resume)
+            return
+        binding, session = await self._p.router.resolve(key, items[0].event)
+        if session is None:
+            await self._moved(binding, items)
+            return
+        lease = await self._lease(session, new_turn_id(), items)
+        if lease is not None:
+            await self._work.do(key, session, lease, items)
+
+    async def _resume(self, key: SessionKey, item: Item, turn_id: TurnId) -> None:
+        """Take up a turn whose process has died. Another process may have been quicker: then it is theirs."""
+        turn = await self._p.store.turns.get(turn_id)
+        session = None if turn is None else await self._p.store.sessions.get(turn.session_id)
+        if turn is None or session is None or turn.state is not TurnState.RUNNING:
+            return
+        lease = await self._lease(session, turn_id, [item])
+        if lease is None:
+            return
+        turn = await self._p.store.turns.get(turn_id)
+        rows = await self._p.store.inbox.of_turn(turn_id)
+        if turn is None or turn.state is not TurnState.RUNNING or not rows:
+            await self._p.store.leases.release(lease)
+            return
+        items = [
+            Item(event_id=row.id, event=event_from_row(row), text="", resume=turn_id)
+            for row in rows
+            if row.fate is Fate.RUNNING
+        ]
+        await self._work.do(key, session, lease, items or [item], attempts=turn.attempts)
+
+    async def _moved(self, binding: SessionBinding, items: Sequence[Item]) -> None:
+        told = f"This conversation has moved to {binding.moved_to or 'another place'}. /new starts a new one here."
+        await self.end_all(items, Fate.SILENT, "the conversation has moved away", told)
+
+    async def end_all(self, items: Sequence[Item], fate: Fate, detail: str, told: str) -> None:
+        """End items without a turn, and say why, in one transaction with the first of them."""
+        first = items[0]
+        notice = await self._p.deliveries.compose(
+            delivery_of(f"d-e{first.event_id}", first.event.address, told, first.event.message_id, self._p)
+        )
+        for item in items:
+            await self._p.fates.conclude(
+                item.event_id, item.event, fate, detail, delivery=notice if item is first else None
+            )
+        self._p.deliveries.wake()
+
+    async def _lease(self, session: Session, turn_id: TurnId, items: Sequence[Item]) -> TurnLease | None:
+        """Take the lease; where another process holds the session, say so once and wait for it.
+
+        None where the items were settled meanwhile. A wait over the bound ends them as failed, told.
+        """
+        event, began, told = items[0].event, self._p.clock.monotonic(), False
+        while True:
+            try:
+                return await self._p.store.leases.acquire(session.id, turn_id, ttl=LEASE_TTL)
+            except LeaseHeld as held:
+                holder = describe(held.owner)  # type: ignore[arg-type]
+            if not told:
+                told = True
+                log.info("lease.held", session=session.id, by=holder)
+                text = f"This conversation is at work elsewhere just now ({holder}). I answer as soon as it is free."
+                await self._p.deliveries.say(
+                    delivery_of(f"d-held-{items[0].event_id}", event.address, text, event.message_id, self._p)
+                )
+            if self._p.clock.monotonic() - began >= self._p.settings().held_seconds:
+                why = f"another place held this conversation for too long ({holder})"
+                await self.end_all(items, Fate.FAILED, why, f"I could not answer: {why}. Please ask again.")
+                return None
+            await asyncio.sleep(HELD_POLL)
+            if not await self._refresh(items):
+                return None
