@@ -104,8 +104,8 @@ class Confined:
             raise Refused(f"{path!r} belongs to the system, not to files")
 
     def name(self, real: Path) -> str:
-        """The path as it is told: relative to the root."""
-        return str(real.relative_to(self.root))
+        """The path as it is told: relative to the root, and valid text whatever its bytes are."""
+        return os.fsencode(real.relative_to(self.root)).decode("utf-8", "replace")
 
     @contextlib.contextmanager
     def folder(self, real: Path, path: str, *, make: bool = False) -> Iterator[int]:
@@ -196,16 +196,14 @@ class Confined:
                     os.close(descriptor)
                 with _replacing:
                     self.whereabouts(folder, path)
-                    if stop.is_set():
-                        raise Refused("stopped before anything was changed")
-                    if _present(folder, real.name, path) != (expect or before):
-                        raise Refused(f"{path!r} was changed by somebody else in the meantime; read it again")
+                    _still(folder, real.name, path, stop, expect or before)
                     os.rename(temporary, real.name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary, dir_fd=folder)
                 raise
-            os.fsync(folder)
+            with contextlib.suppress(OSError):  # the new content stands; some file systems cannot sync a folder
+                os.fsync(folder)
         return before
 
 
@@ -216,6 +214,13 @@ def _present(folder: int, name: str, path: str) -> Stamp | None:
         return None
     _regular(found, path)
     return Stamp.of(found)
+
+
+def _still(folder: int, name: str, path: str, stop: threading.Event, expected: Stamp | None) -> None:
+    if stop.is_set():
+        raise Refused("stopped before anything was changed")
+    if _present(folder, name, path) != expected:
+        raise Refused(f"{path!r} was changed by somebody else in the meantime; read it again")
 
 
 def _fill(descriptor: int, data: bytes, before: Stamp | None) -> None:

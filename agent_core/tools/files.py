@@ -283,7 +283,9 @@ def _only_place(content: str, old: str, number: int) -> int:
     again = content.find(old, place + 1)
     if again >= 0:
         lines_at = [content.count("\n", 0, one) + 1 for one in (place, again)]
-        raise Refused(f"edit {number}: `old` is not unique (lines {lines_at[0]} and {lines_at[1]}); take more around it")
+        raise Refused(
+            f"edit {number}: `old` is not unique (lines {lines_at[0]} and {lines_at[1]}); take more around it"
+        )
     return place
 
 

@@ -17,7 +17,9 @@ from agent_core.tools.files import confined
 from agent_core.tools.ports import ToolContext, ToolResult
 from agent_core.tools.settings import FileSettings
 
-_SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache"})
+_SKIPPED = frozenset(
+    {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache"}
+)
 _MAX_HITS = 200
 _MAX_DEPTH = 40
 _MATCH_SECONDS = 0.5

@@ -14,7 +14,9 @@ _SECRETS = re.compile(
     r"|(?<=bearer )[^\s\"']{6,}|(?<=basic )[^\s\"']{6,}"
     r"|(?<=://)[^\s/@\"']{1,200}(?=@)"
 )
-_NAMED = re.compile(r"(?i)([\w-]{0,40}(?:password|passwd|secret|token|api[_-]?key)[\w-]{0,40}[\"']?\s{0,3}[=:]\s{0,3})[^\s&]{1,500}")
+_NAMED = re.compile(
+    r"(?i)([\w-]{0,40}(?:password|passwd|secret|token|api[_-]?key)[\w-]{0,40}[\"']?\s{0,3}[=:]\s{0,3})[^\s&]{1,500}"
+)
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)?|[@-Z\\^_])")
 _HIDING = frozenset(
     "\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufeff"

@@ -16,7 +16,7 @@ async def in_thread(work: Callable[[threading.Event], T]) -> T:
     """Run `work(stop)` in a thread. When cancelled, set `stop` and wait up to 3 s for the thread, so that
     normally nothing happens after the turn; a thread stuck in the kernel is left behind."""
     stop = threading.Event()
-    task = asyncio.ensure_future(asyncio.to_thread(work, stop))
+    task = asyncio.create_task(asyncio.to_thread(work, stop), name="file work of a tool")
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
