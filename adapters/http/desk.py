@@ -145,7 +145,7 @@ class Desk:
         answer = await self.find(pending.event.sender.id, pending.event.message_id)
         if answer is None:
             # known to the inbox and not to this principal: ids are made per principal, so a defect
-            raise HttpProblem(409, "This id is known, but nothing can be told about it.", code="id_in_use")
+            raise HttpProblem(422, "This id is known, but nothing can be told about it.", code="id_in_use")
         _same_request(pending.event, answer)
         if answer.address != pending.waiter.address:
             self.waits.move(pending.waiter, answer.address)
@@ -172,7 +172,7 @@ class Desk:
                 return
             answer = await self._conversations.answer(waiter.address, message_id) or answer
         if not answer.text and answer.fate in SPOKEN_TO and not waiter.said and not waiter.closing:
-            await waiter.wait(GRACE)
+            await waiter.words(GRACE)
         if not answer.text and waiter.said:
             answer = replace(answer, text="\n\n".join(waiter.said))
         pending.answer = answer

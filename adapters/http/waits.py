@@ -84,6 +84,13 @@ class Waiter:
         self._wake.clear()
         return True
 
+    async def words(self, seconds: float) -> None:
+        """Until something is said as a reply, at most `seconds`."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while not self.said and not self.closing and loop.time() < end:
+            await self.wait(end - loop.time())
+
 
 class Waits:
     """Every waiter of this process. All methods but `Waiter.wait` are synchronous and cheap."""
