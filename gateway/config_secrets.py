@@ -76,8 +76,11 @@ class Resolver:
         if isinstance(raw, dict):
             done = {key: self._walk(value, (*at, key), secrets, use=use) for key, value in raw.items()}
             return {key: value for key, value in done.items() if value is not _LEFT_OUT}
-        if at in secrets or (*at[:-1], "*") in secrets:
+        if at in secrets:
             return self._secret(raw, at, use=use)
+        if (*at[:-1], "*") in secrets:
+            value = self._secret(raw, at, use=use)
+            return _LEFT_OUT if value is None else value
         if isinstance(raw, list):
             done_list = [self._walk(value, (*at, index), secrets, use=use) for index, value in enumerate(raw)]
             return [value for value in done_list if value is not _LEFT_OUT]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapters.settings import PlatformSettings
@@ -43,7 +43,7 @@ class Config:
     """Every platform that has settings, by name, enabled or not."""
     root: Path
     """`tools.root`, absolute."""
-    secrets: frozenset[str]
+    secrets: frozenset[str] = field(repr=False)
     """Every resolved secret, for the redaction of logs."""
     warnings: tuple[str, ...]
     """What is allowed but should be known; told at start."""

@@ -35,7 +35,9 @@ def effective(
                 origin = f"{file.name}:{document.lines[path]}"
                 if path in origins:
                     origin += f" {origins[path]}"
-            values.append(Value(where=dotted(path), shown=_shown(value), origin=origin))
+            unread = value is None and _at(document.tree, path) is not None
+            shown = "(not looked up: not in use)" if unread else _shown(value)
+            values.append(Value(where=dotted(path), shown=shown, origin=origin))
     return tuple(values)
 
 
@@ -46,6 +48,12 @@ def _leaves(settings: BaseModel, at: tuple[str | int, ...]) -> Iterator[tuple[tu
             yield from _leaves(value, (*at, name))
         else:
             yield (*at, name), value
+
+
+def _at(tree: Any, path: tuple[str | int, ...]) -> Any:
+    for part in path:
+        tree = tree.get(part) if isinstance(tree, Mapping) else None
+    return tree
 
 
 def _shown(value: Any) -> str:

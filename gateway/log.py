@@ -21,7 +21,12 @@ from gateway.redact import Redactor
 
 _MAX_LINES = 10_000
 _MAX_LINE_CHARS = 64_000
-_QUIET = {"asyncio": logging.WARNING, "aiohttp.access": logging.WARNING, "markdown_it": logging.WARNING}
+_BODIES = frozenset(("text", "body", "content", "prompt", "arguments", "payload", "message_text"))
+"""Fields that would hold what people say: their length is logged instead."""
+_QUIET = {
+    name: logging.WARNING
+    for name in ("asyncio", "aiohttp.access", "markdown_it", "httpx", "httpcore", "httpx2", "httpcore2", "openai", "anthropic")
+}
 """Libraries whose lines below this level are never of use."""
 
 
@@ -121,7 +126,7 @@ def redactor() -> Redactor:
 
 
 def writer() -> Writer | None:
-    """The writer in force, None before `configure`."""
+    """The writer in force, None before `configure`. Its `dropped_total` counts lost lines."""
     return _writer
 
 
@@ -158,7 +163,7 @@ def configure(
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=lambda *_: _Output(_writer or Writer(sys.stderr)),
+        logger_factory=_output,
         cache_logger_on_first_use=False,
     )
     handler = _Handler(_writer)
@@ -185,6 +190,10 @@ def shutdown(wait: float = 1.0) -> None:
         _writer.close(wait)
 
 
+def _output(*_names: object) -> _Output:
+    return _Output(writer() or Writer(sys.stderr))
+
+
 def _renderer(kind: str) -> Any:
     if kind == "json":
         return structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
@@ -192,6 +201,9 @@ def _renderer(kind: str) -> Any:
 
 
 def _redact(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name in _BODIES & event.keys():
+        if isinstance(event[name], str | bytes):
+            event[name] = f"<{len(event[name])} long>"
     return _redactor.fields(event)
 
 
