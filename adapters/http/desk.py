@@ -142,6 +142,7 @@ class Desk:
         )
 
     async def _join(self, pending: Pending) -> None:
+        pending.waiter.joined_late()
         answer = await self.find(pending.event.sender.id, pending.event.message_id)
         if answer is None:
             # known to the inbox and not to this principal: ids are made per principal, so a defect

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from adapters.events import Action, EventKind, MessageEvent
-from adapters.http.desk import OPEN_FATES, Desk, End, Pending, sender, stored
+from adapters.http.desk import OPEN_FATES, Desk, End, Pending, sender
 from adapters.http.errors import bad, json_response, missing
 from adapters.http.fields import flag_of, list_of, name_of, needed_text, read_object
 from adapters.http.forms import message_event, principal, repeat_key

@@ -63,6 +63,10 @@ class Waiter:
         self._parts.append(part)
         self._wake.set()
 
+    def joined_late(self) -> None:
+        """The beginning of the live text was missed: a rest of it would be worse than none."""
+        self._lagging = True
+
     def wake(self) -> None:
         """Have the reader look."""
         self._wake.set()
