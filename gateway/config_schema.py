@@ -68,7 +68,7 @@ class NamedModel(Section):
     )
     api_key: SecretStr | None = Field(default=None, description="The key, as a reference.")
     name: str | None = Field(
-        default=None, min_length=1, description="What the endpoint calls it; openai and anthropic need it."
+        default=None, min_length=1, description="Its name at the endpoint; openai and anthropic need it."
     )
     context_tokens: int | None = Field(
         default=None, ge=512, description="The model's window; null asks the endpoint or assumes the usual one."

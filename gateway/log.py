@@ -8,6 +8,7 @@ not fit into the queue is dropped, counted, and told by the next line that gets 
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import sys
 import threading
@@ -23,10 +24,10 @@ _MAX_LINES = 10_000
 _MAX_LINE_CHARS = 64_000
 _BODIES = frozenset(("text", "body", "content", "prompt", "arguments", "payload", "message_text"))
 """Fields that would hold what people say: their length is logged instead."""
-_QUIET = {
-    name: logging.WARNING
-    for name in ("asyncio", "aiohttp.access", "markdown_it", "httpx", "httpcore", "httpx2", "httpcore2", "openai", "anthropic")
-}
+_QUIET = dict.fromkeys(
+    ("asyncio", "aiohttp.access", "markdown_it", "httpx", "httpcore", "httpx2", "httpcore2", "openai", "anthropic"),
+    logging.WARNING,
+)
 """Libraries whose lines below this level are never of use."""
 
 
@@ -113,7 +114,7 @@ class _Handler(logging.Handler):
         try:
             self._output.msg(self.format(record))
         except Exception:  # noqa: BLE001 - a library's broken log call must not end what it logs about
-            self._output.msg(f'{{"event": "log.broken", "level": "warning", "logger": {record.name!r}}}')
+            self._output.msg(json.dumps({"event": "log.broken", "level": "warning", "logger": record.name}))
 
 
 _writer: Writer | None = None

@@ -28,7 +28,7 @@ _HINT = re.compile(
 _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        (r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----.{0,20000}?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\Z)", MASK),
+        (r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----)){0,20000}(?:-----END[^-]{0,60}-----)?", MASK),
         (r"https://hooks\.slack\.com/[^\s\"'<>]+", "https://hooks.[redacted]"),
         (r"(https://[\w.-]{0,40}\.?\w{3,12}(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/)[\w-]{20,}", r"\1" + MASK),
         (r"\b\d{6,12}:[A-Za-z0-9_-]{30,}", MASK),  # Telegram, alone and in /bot<token>/

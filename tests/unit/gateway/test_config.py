@@ -249,7 +249,8 @@ def test_secrets_of_platforms_that_are_off_are_not_asked_for_but_checked_for_for
 
 
 def test_a_platform_without_its_adapter_cannot_be_switched_on(given: Load) -> None:
-    (line,) = refused(given, "platforms: {slack: {enabled: true, bot_token: '${A}', app_token: '${A}'}}", {"A": "a1" * 9})
+    text = "platforms: {slack: {enabled: true, bot_token: '${A}', app_token: '${A}'}}"
+    (line,) = refused(given, text, {"A": "a1" * 9})
     assert "platforms.slack.enabled: this version of Tidings cannot connect to slack yet" in line
 
 
@@ -288,7 +289,8 @@ def test_words_that_yaml_used_to_turn_into_something_else_stay_words(given: Load
     document, faults = parse("a: no\nb: 12:30\nc: 1_000\nd: 2024-01-01\ne: 0x1F\nf: 1e3\ng: -5\nh: ~\ni: yes")
     assert not faults
     assert document.tree == {
-        "a": "no", "b": "12:30", "c": "1_000", "d": "2024-01-01", "e": "0x1F", "f": 1000.0, "g": -5, "h": None, "i": "yes",
+        "a": "no", "b": "12:30", "c": "1_000", "d": "2024-01-01", "e": "0x1F", "f": 1000.0, "g": -5, "h": None,
+        "i": "yes",
     }  # fmt: skip
     assert given("access: {pairing: no}").access.pairing is False
 
