@@ -184,7 +184,8 @@ class RenderedChunk:
     """One platform message, ready to be sent: made once, stored, never rendered again.
 
     `payload` is a JSON text that only the adapter's `send` reads; `plain` is the same content as
-    plain text, within the same limits, used when the platform refuses the markup.
+    plain text, within the same limits, used when the platform refuses the markup. An empty `payload`
+    asks the adapter to send (or edit to) `plain` without any markup.
     """
 
     payload: str

@@ -30,8 +30,15 @@ class Limits:
     """`text` is the length of one message in `unit`; None means without limit.
 
     `edit_every` is the least time between two edits of a streamed draft, in seconds.
+    `chat_every` is the time that one call to a chat costs in the long run, of which `chat_burst` may
+    come at once; `account_every` is the same for all chats of the account together, with
+    `account_burst`. Zero means that the platform sets no such limit.
     """
 
     text: int | None
     unit: Unit = "codepoints"
     edit_every: float = 1.5
+    chat_every: float = 0.0
+    chat_burst: int = 1
+    account_every: float = 0.0
+    account_burst: int = 1
