@@ -23,7 +23,15 @@ import select
 import signal
 import sys
 import time
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING or __name__ != "__main__":
+    from agent_core.tools import proc
+else:  # `-I` keeps this folder out of the path, on purpose: it holds names like `schema` and `text`
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import proc
+
+    del sys.path[0]
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -159,7 +167,7 @@ class Guard:
             report["code"] = os.WEXITSTATUS(status)
         tell(report)
 
-    def alive(self, me: int) -> "dict[int, proc.Process]":
+    def alive(self, me: int) -> dict[int, proc.Process]:
         """Everything below this process that still runs."""
         self.reap()
         return proc.descendants({me}, proc.everything())
@@ -208,15 +216,4 @@ def prctl(option: int, value: int) -> None:
 
 
 if __name__ == "__main__":
-    # `-I` keeps this folder out of the path, on purpose: it holds names like `schema` and `ports`.
-    import importlib.util
-
-    _spec = importlib.util.spec_from_file_location("proc", os.path.join(os.path.dirname(__file__), "proc.py"))
-    if _spec is None or _spec.loader is None:
-        raise SystemExit("proc.py is missing")
-    proc = importlib.util.module_from_spec(_spec)
-    sys.modules["proc"] = proc
-    _spec.loader.exec_module(proc)
     sys.exit(main())
-else:
-    from agent_core.tools import proc

@@ -12,12 +12,13 @@ from urllib.parse import urljoin
 
 _SKIPPED = ("script", "style", "template", "noscript", "svg", "iframe", "object", "head", "select")
 _RAW = ("script", "style", "textarea", "title", "iframe", "noscript", "template")
-_BLOCKS = frozenset(
-    "address article aside blockquote br dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
-    "hr li main nav ol p pre section summary table tbody td th thead tr ul title option".split()
+_BLOCK = re.compile(
+    r"/?(?:address|article|aside|blockquote|br|d[dlt]|div|fieldset|fig(?:caption|ure)|footer|form|h[1-6]|header|hr|li|main"
+    r"|nav|ol|option|p|pre|section|summary|table|t(?:body|d|h|head|r)|title|ul)"
 )
 _NAME = re.compile(r"/?[a-zA-Z][^\s/>]{0,60}")
 _HREF = re.compile(r"""(?i)(?<=\s)href\s{0,20}=\s{0,20}(?:"([^"]{0,2000})"|'([^']{0,2000})'|([^\s"'>]{1,2000}))""")
+_QUOTE = re.compile(r"=\s{0,5}([\"'])")
 _CLOSERS = {name: re.compile(f"(?i)</{name}(?=[\\s/>])") for name in {*_RAW, *_SKIPPED}}
 _MAX_TAG = 20_000
 """Longer tags are cut here; nobody writes such, but data in attributes may be long."""
@@ -44,6 +45,7 @@ class _Maker:
         self.parts: list[str] = []
         self.link: str | None = None
         self.in_pre = 0
+        self.unclosed: set[str] = set()
 
     def text(self, raw: str) -> None:
         """Characters between tags."""
@@ -71,7 +73,9 @@ class _Maker:
 
     def contents(self, page: str, name: str, start: int) -> int:
         """The contents of an element that is skipped or holds no tags."""
-        found = _CLOSERS[name].search(page, start)
+        found = None if name in self.unclosed else _CLOSERS[name].search(page, start)
+        if found is None:
+            self.unclosed.add(name)  # not looked for again: that would make many open tags quadratic
         if found is None and name in {"head", "select", "svg", "object"}:
             return start  # never closed: better its text than nothing
         end = found.start() if found else len(page)
@@ -90,7 +94,7 @@ class _Maker:
         """A tag without its contents."""
         if name in {"pre", "/pre"}:
             self.in_pre = max(0, self.in_pre + (1 if name == "pre" else -1))
-        if name.lstrip("/") in _BLOCKS:
+        if _BLOCK.fullmatch(name):
             self.parts.append("\n")
             if name == "li":
                 self.parts.append("- ")
@@ -128,10 +132,10 @@ def _tag_end(page: str, start: int) -> int:
         end = page.find(">", place, limit)
         if end < 0:
             return limit
-        quote = min((one for one in (page.find(q, place, end) for q in "\"'") if one >= 0), default=-1)
-        if quote < 0:
+        quote = _QUOTE.search(page, place, end)
+        if quote is None:
             return end
-        close = page.find(page[quote], quote + 1, limit)
+        close = page.find(quote[1], quote.end(), limit)
         if close < 0:
             return end
         place = close + 1

@@ -17,7 +17,7 @@ from agent_core.tools.ports import ToolContext, ToolResult
 from agent_core.tools.settings import WebSettings
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
+    from aiohttp import ClientResponse
     from yarl import URL
 
 _PARAMETERS = (
@@ -140,6 +140,8 @@ async def fetch(address: str, settings: WebSettings) -> Page:
                     if answer.status not in _REDIRECTS or target is None:
                         return await _read(answer, settings.max_bytes)
                     url = _parse(target, url)
+            except TimeoutError:
+                raise
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 raise FetchRefused(_reason(error)) from error
         raise FetchRefused(f"more than {settings.redirects} redirects")
@@ -211,7 +213,8 @@ def as_text(page: Page) -> tuple[str, str]:
         return readable(decoded, page.url)
     if page.kind.endswith("json") and not page.cut:
         try:
-            return "", json.dumps(json.loads(decoded), ensure_ascii=False, indent=1)
+            neat = json.dumps(json.loads(decoded), ensure_ascii=False, indent=1)
+            return "", neat.encode("utf-8", "replace").decode("utf-8")
         except (ValueError, RecursionError):
             return "", decoded
     return "", decoded
@@ -224,10 +227,10 @@ def _decode(page: Page, is_html: bool) -> str:
     for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if page.body.startswith(mark):
             named.insert(0, name)
-    for name in named:
-        if name and re.sub(r"[\W_]+", "_", name.lower()) not in _NO_CHARSETS:
+    for one in named:
+        if one and re.sub(r"[\W_]+", "_", one.lower()) not in _NO_CHARSETS:
             try:
-                decoded = page.body.decode(name, "replace")
+                decoded = page.body.decode(one, "replace")
             except (LookupError, ValueError):  # no such charset, or one that cannot replace
                 continue
             return decoded.encode("utf-8", "replace").decode("utf-8")
