@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from agent_core.models.ports import ToolSpec
 from state.ids import SessionId, TurnId
@@ -117,4 +117,18 @@ class Tool(Protocol):
         which the loop turns into a failed result and logs. Cancelling ends it and what it started,
         within 5 s. Every wait inside is bounded.
         """
+        ...
+
+
+@runtime_checkable
+class AsksFirst(Protocol):
+    """A tool that has no effect before `Ask.approve` has said yes, or none at all (`clarify`).
+
+    Its call stays *planned* while a person is asked, and becomes *started* at the yes: after a crash in
+    between it asks again instead of ending as unknown. Every other tool is started before `run`.
+    """
+
+    @property
+    def asks_first(self) -> Literal[True]:
+        """The mark. A class attribute will do."""
         ...

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from agent_core.models.ports import ToolSpec
 from agent_core.tools import text
@@ -31,6 +31,7 @@ class Terminal:
 
     group = "terminal"
     parallel = False
+    asks_first: Literal[True] = True
 
     def __init__(self, settings: TerminalSettings) -> None:
         self._settings = settings
