@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -62,7 +62,7 @@ class OpenAIModel:
         """See the port."""
         return openai_wire.tool(spec)
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Completion]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Completion, None]:
         """See the port."""
         settings = self._settings
         body = openai_wire.body(

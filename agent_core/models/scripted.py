@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -126,7 +126,7 @@ class ScriptedModel:
         """See the port."""
         return openai_wire.tool(spec)
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Completion]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Completion, None]:
         """See the port."""
         self.count += 1
         number = self.count
