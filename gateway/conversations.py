@@ -72,6 +72,7 @@ class Conversations:
             finish_reason=finish,
             input_tokens=tokens_in,
             output_tokens=tokens_out,
+            platform_data=event.platform_data,
         )
 
     async def sessions(self, person: str, limit: int = 50) -> Sequence[SessionInfo]:

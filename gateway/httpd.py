@@ -10,7 +10,6 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +18,7 @@ from aiohttp import web
 
 from adapters.http.auth import PRINCIPAL, KeyRing, is_loopback
 from adapters.http.errors import HttpProblem, json_response
+from adapters.http.settings import HttpSettings
 from adapters.ports import Handler, Route
 from gateway.health import Health
 from gateway.httpd_checks import OriginCheck, authorize, check_length, too_large
@@ -36,30 +36,16 @@ class HttpdError(Exception):
     """The server cannot start as it is configured. The message names the address and the cause."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpdSettings:
-    """What the server needs of the configuration. Port 0 takes any free one; sizes are in bytes."""
-
-    host: str = "127.0.0.1"
-    port: int = 8420
-    webhook_host: str = "127.0.0.1"
-    webhook_port: int | None = None
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
-    max_body: int = 1024 * 1024
-    max_connections: int = 1024
-
-
 class HttpServer:
     """Both listeners. Serves between `async with`; closing tells those who wait, then waits a little.
 
     `routes` are those of every enabled adapter, asked for once; `closers` are called before the close
-    (`HearsClosing`). Without keys only `/healthz` and `/readyz` answer, and `/metrics` on loopback.
+    (`HearsClosing`). `keys` is `settings.ring()`. Without keys only `/healthz` and `/readyz` answer, and `/metrics` on loopback.
     """
 
     def __init__(
         self,
-        settings: HttpdSettings,
+        settings: HttpSettings,
         *,
         keys: KeyRing,
         health: Health,

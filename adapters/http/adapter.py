@@ -99,3 +99,10 @@ class HttpAdapter:
     def closing(self) -> None:
         """The server closes: every request that waits is told where the answer will be."""
         self._waits.close_all()
+
+
+def make(
+    settings: HttpSettings, *, conversations: Conversations, models: Callable[[], Sequence[str]], files: Path
+) -> HttpAdapter:
+    """The adapter of the configuration (the factory that the manifest names)."""
+    return HttpAdapter(settings, conversations=conversations, models=models, files=files)
