@@ -19,6 +19,10 @@ _REFUSED_4 = tuple(
         ("168.63.129.16/32", "a metadata service"),
         ("192.88.99.0/24", "a tunnel"),
         ("224.0.0.0/4", "multicast"),
+        # What older versions of `ipaddress` take for global, and what nobody should learn from a library.
+        *((net, "not public") for net in ("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16")),
+        *((net, "not public") for net in ("172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16", "198.18.0.0/15")),
+        ("240.0.0.0/4", "not public"),
     )
 )
 _REFUSED_6 = tuple(

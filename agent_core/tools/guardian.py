@@ -60,7 +60,7 @@ def main() -> int:
         become(request, held)
     os.close(held)
     process = proc.read(child)
-    while process is not None and process.group != child:  # until its setsid() is done
+    while process is not None and process.group != child and process.state not in "ZX":  # until its setsid() is done
         time.sleep(0.001)
         process = proc.read(child)
     guard = Guard(child, float(request["grace"]))

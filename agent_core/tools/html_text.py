@@ -14,12 +14,14 @@ _SKIPPED = ("script", "style", "template", "noscript", "svg", "iframe", "object"
 _RAW = ("script", "style", "textarea", "title", "iframe", "noscript", "template")
 _BLOCK = re.compile(
     r"/?(?:address|article|aside|blockquote|br|d[dlt]|div|fieldset|fig(?:caption|ure)|footer|form|h[1-6]|header|hr|li|main"
-    r"|nav|ol|option|p|pre|section|summary|table|t(?:body|d|h|head|r)|title|ul)"
+    r"|nav|ol|option|p|pre|section|summary|table|t(?:body|head|r)|title|ul)"
 )
 _NAME = re.compile(r"/?[a-zA-Z][^\s/>]{0,60}")
 _HREF = re.compile(r"""(?i)(?<=\s)href\s{0,20}=\s{0,20}(?:"([^"]{0,2000})"|'([^']{0,2000})'|([^\s"'>]{1,2000}))""")
 _QUOTE = re.compile(r"=\s{0,5}([\"'])")
 _CLOSERS = {name: re.compile(f"(?i)</{name}(?=[\\s/>])") for name in {*_RAW, *_SKIPPED}}
+_KEPT = "\ue000"
+"""Stands for a blank that is kept (inside of `pre`) until the rows are made."""
 _MAX_TAG = 20_000
 """Longer tags are cut here; nobody writes such, but data in attributes may be long."""
 
@@ -51,7 +53,7 @@ class _Maker:
         """Characters between tags."""
         if raw:
             words = html.unescape(raw)
-            self.parts.append(words if self.in_pre else re.sub(r"\s+", " ", words))
+            self.parts.append(words.replace(" ", _KEPT) if self.in_pre else re.sub(r"\s+", " ", words))
 
     def markup(self, page: str, start: int) -> int:
         """Handle what begins with `<` at `start`; gives the place after it."""
@@ -100,8 +102,8 @@ class _Maker:
                 self.parts.append("- ")
             elif re.fullmatch(r"h[1-6]", name):
                 self.parts.append("#" * int(name[1]) + " ")
-            elif name in {"/td", "/th"}:
-                self.parts[-1] = "\t"
+        elif name in {"/td", "/th"}:
+            self.parts.append("\t")
         elif name == "a":
             found = _HREF.search(rest)
             self.link = _absolute(self.base, html.unescape(next(filter(None, found.groups()), ""))) if found else None
@@ -113,7 +115,7 @@ class _Maker:
         """The text, with blank lines and blanks collapsed."""
         rows: list[str] = []
         for row in "".join(self.parts).split("\n"):
-            one = row.strip(" \r\f\v") if row.strip() else ""
+            one = row.strip().replace(_KEPT, " ").rstrip()
             if one or (rows and rows[-1]):
                 rows.append(one)
         return "\n".join(rows).strip()
