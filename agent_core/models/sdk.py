@@ -127,11 +127,11 @@ class Sdk:
 
     def _by_remedy(self, exc: Exception) -> ModelError:
         sdk, secret = self._module, self._settings.api_key
-        root: BaseException = exc
-        while root.__cause__ is not None:
-            root = root.__cause__
-        # The SDK's own time-out error also stands for a server that hung up.
-        if isinstance(root, TimeoutError):
+        chain: list[BaseException] = [exc]
+        while (cause := chain[-1].__cause__) is not None:
+            chain.append(cause)
+        # The SDK's own time-out error also stands for a server that hung up: Python's says which it was.
+        if any(isinstance(link, TimeoutError) for link in chain):
             return ModelUnavailable("the model's server did not answer in time")
         if isinstance(exc, sdk.APIStatusError):
             headers = {str(name).lower(): str(value) for name, value in exc.response.headers.items()}
@@ -143,7 +143,7 @@ class Sdk:
             return ModelUnavailable("the model's server sent a malformed chunk")
         if isinstance(exc, sdk.APIError) and not isinstance(exc, sdk.APIConnectionError):
             return fault(None, exc.body, secret=secret)
-        return ModelUnavailable(f"no connection to the model's server ({type(root).__name__})")
+        return ModelUnavailable(f"no connection to the model's server ({type(chain[-1]).__name__})")
 
 
 class Events:

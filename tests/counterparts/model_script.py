@@ -118,13 +118,13 @@ def whole_message(step: Step, text: str, number: int, usage: Mapping[str, Any]) 
     }
 
 
-def stream_events(step: Step, text: str, number: int, usage: Mapping[str, Any] | None) -> Iterator[str]:
-    """The payloads of the `data:` lines, in order, `[DONE]` included. `usage` None = not asked for."""
+def stream_events(step: Step, text: str, number: int, usage: Mapping[str, Any]) -> Iterator[str]:
+    """The server-sent events, in order, `[DONE]` included. An empty `usage` was not asked for."""
     head = f'{{"id":"chatcmpl-{number}","object":"chat.completion.chunk","model":"scripted","choices":'
 
     def chunk(delta: Mapping[str, Any], finish: str | None = None) -> str:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return f"{head}[{json.dumps(choice, ensure_ascii=False)}]}}"
+        return f"data: {head}[{json.dumps(choice, ensure_ascii=False)}]}}\n\n"
 
     yield chunk({"role": "assistant", "content": ""})
     for part in pieces(step.reasoning, step.chunks):
@@ -147,6 +147,6 @@ def stream_events(step: Step, text: str, number: int, usage: Mapping[str, Any] |
     if finish is None:
         return
     yield chunk({}, finish)
-    if usage is not None:
-        yield f'{head}[],"usage":{json.dumps(usage)}}}'
-    yield "[DONE]"
+    if usage:
+        yield f'data: {head}[],"usage":{json.dumps(usage)}}}\n\n'
+    yield "data: [DONE]\n\n"

@@ -25,6 +25,7 @@ chat call is written to DIR/00001.json … before it is answered. The same over 
 
 Steps are used in order; when none is left (or none fits) the answer is an echo: `echo {n}: {text}` with the
 number of the call and the text of the last user message. `/v1/models` lists one model, `scripted`.
+`/v1/messages` answers from the same script in the dialect of Anthropic's API (base URL without `/v1`: `root`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +43,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from tests.counterparts import messages_script
 from tests.counterparts.model_script import Step, default_usage, stream_events, whole_message
 
 
@@ -99,6 +101,11 @@ class ModelServer:
         """The base URL for an OpenAI client."""
         return f"http://127.0.0.1:{self._port}/v1"
 
+    @property
+    def root(self) -> str:
+        """The base URL for an Anthropic client."""
+        return f"http://127.0.0.1:{self._port}"
+
     def script(self, *steps: Step | str) -> None:
         """Add steps behind those that wait."""
         self._steps.extend(Step(text=step) if isinstance(step, str) else step for step in steps)
@@ -118,6 +125,7 @@ class ModelServer:
         app.add_routes(
             [
                 web.post("/v1/chat/completions", self._chat),
+                web.post("/v1/messages", self._messages),
                 web.get("/v1/models", self._models),
                 web.get("/_calls", self._list_calls),
                 web.get("/_calls/{number}", self._one_call),
@@ -150,6 +158,12 @@ class ModelServer:
         return step
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, messages=False)
+
+    async def _messages(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, messages=True)
+
+    async def _answer(self, request: web.Request, *, messages: bool) -> web.StreamResponse:
         body = await request.read()
         number = len(self.calls) + 1
         if self.record is not None:
@@ -170,32 +184,37 @@ class ModelServer:
         if step.status != 200:
             return _error(step)
         text = step.text.replace("{n}", str(number))
-        usage = step.usage or default_usage(body, text)
+        if messages:
+            usage = step.usage or messages_script.default_usage(body, text)
+        else:
+            usage = step.usage or default_usage(body, text)
         if asked.get("stream"):
-            wanted = (asked.get("stream_options") or {}).get("include_usage", False)
-            return await self._stream(request, step, text, number, usage if wanted else None)
+            wanted = messages or (asked.get("stream_options") or {}).get("include_usage", False)
+            make = messages_script.stream_events if messages else stream_events
+            return await self._stream(request, step, make(step, text, number, usage if wanted else {}))
         if step.cut_after is not None:
             _abort(request)
         if step.malformed_after is not None:
             return web.Response(text='{"choices": [', content_type="application/json")
-        return web.json_response(whole_message(step, text, number, usage))
+        whole = messages_script.whole_message if messages else whole_message
+        return web.json_response(whole(step, text, number, usage))
 
-    async def _stream(self, request: web.Request, step: Step, text: str, number: int, usage: Any) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, step: Step, events: Iterator[str]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **step.headers})
         await response.prepare(request)
         released = self._released
         try:
-            for sent, event in enumerate(stream_events(step, text, number, usage)):
+            for sent, event in enumerate(events):
                 if sent == step.cut_after:
                     _abort(request)
                     return response
                 if sent == step.malformed_after:
-                    await response.write(b'data: {"choices": [{"delta": {"con\n\n')
+                    await response.write(event[: event.rfind("{") + 1].encode() + b'"con\n\n')
                 if sent == step.hold_after:
                     await released.wait()
                 if step.delay and sent:
                     await asyncio.sleep(step.delay)
-                await response.write(f"data: {event}\n\n".encode())
+                await response.write(event.encode())
         except (asyncio.CancelledError, ConnectionError):
             self.aborted += 1
             raise
