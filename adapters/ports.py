@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from adapters.events import Block, ChatAddress, MessageEvent, Receipt, RenderedChunk
@@ -259,3 +260,17 @@ class HearsClosing(Protocol):
     def closing(self) -> None:
         """The server closes now: tell whoever waits. Called once; never blocks and never raises."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterServices:
+    """What the composition root hands to the factory of an adapter (`make(settings, services)`).
+
+    `files` is `home/files`; `models` gives the configured model names; `commands` are the slash commands
+    (name and help), for the platform's own menu.
+    """
+
+    conversations: Conversations
+    models: Callable[[], Sequence[str]]
+    files: Path
+    commands: tuple[tuple[str, str], ...] = ()

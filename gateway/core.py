@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
+from agent_core.errors import ModelError
 from agent_core.loop import Budget
 from agent_core.prompt import PromptSettings
 from agent_core.tools.factory import ToolsSettings, default_registry
@@ -100,6 +101,14 @@ class Models:
         """The session's model first, then its fall-backs."""
         return [self._get(session.model), *(self._get(name) for name in self._config.fallbacks)]
 
+    async def warm(self) -> None:
+        """Make the default model ready beside the first messages, so that the first turn need not wait for
+        an import or a server. Its failure is no fault: the turn will meet it and tell it."""
+        try:
+            await self._get(None).capabilities()
+        except ModelError as error:
+            log.warning("model.not_ready", model=self._config.model.name, error=str(error))
+
     async def close(self) -> None:
         """Release what they hold."""
         for model in self._made.values():
@@ -181,8 +190,8 @@ def assemble(
     background = Background(group)
     adapters: dict[str, PlatformAdapter] = {}
     models, rules, router = Models(config), Access(access), SessionRouter(store)
-    arbiter = Arbiter(store, clock=clock, metrics=metrics)
-    deliveries = Deliveries(store, adapters, arbiter, metrics=metrics, clock=clock)
+    arbiter = Arbiter(store.holds, clock=clock, metrics=metrics)
+    deliveries = Deliveries(store=store, adapters=adapters, arbiter=arbiter, metrics=metrics, clock=clock)
     fates = Fates(store, adapters, metrics)
     approvals = Approvals(
         store,

@@ -66,12 +66,12 @@ class Turns:
                 await self._attempt(key, left)
                 return
             except LeaseLost:
-                log.error("turn.fenced", key=key)
+                log.exception("turn.fenced", key=key)
             except StoreFull as error:
-                log.error("store.full", key=key, error=str(error))
+                log.exception("store.full", key=key, error=str(error))
                 await self._p.deliveries.say_unsaved(left[0].event.address, UNSAVED, left[0].event.message_id)
             except StateError as error:
-                log.error("store.unavailable", key=key, error=str(error))
+                log.exception("store.unavailable", key=key, error=str(error))
             await asyncio.sleep(delay)
             delay = min(delay * 2, 30.0)
             left = await self._refresh(left)

@@ -275,11 +275,12 @@ class Work:
         while True:
             try:
                 await write()
-                return
             except (StoreBusy, StoreFull) as error:
                 if self._p.clock.monotonic() >= until:
                     raise
                 log.warning("store.retry", error=str(error))
+            else:
+                return
             await asyncio.sleep(delay)
             delay = min(delay * 2, 2.0)
 

@@ -197,11 +197,17 @@ class Workers:
             await asyncio.wait(running.values(), timeout=bound)
         return [key for key, task in running.items() if not task.done()]
 
-    async def cancel(self, bound: float) -> list[SessionKey]:
-        """Cancel what still runs, and wait for it up to `bound` seconds."""
+    async def cancel_waiting(self, bound: float) -> list[SessionKey]:
+        """After the turns were asked to end: wait for their workers, then cancel what waits for something
+        else (a session that another process holds). Returns the keys that do not end."""
+        await self._ended(bound)
+        for worker in self._workers.values():
+            if worker.task is not None:
+                worker.task.cancel()
+        return await self._ended(1.0)
+
+    async def _ended(self, bound: float) -> list[SessionKey]:
         running = {w.key: w.task for w in self._workers.values() if w.task is not None}
-        for task in running.values():
-            task.cancel()
         if running:
             await asyncio.wait(running.values(), timeout=bound)
         return [key for key, task in running.items() if not task.done()]
