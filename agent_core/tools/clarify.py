@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from agent_core.models.ports import ToolSpec
 from agent_core.tools import text
@@ -15,6 +15,7 @@ class Clarify:
 
     group = "clarify"
     parallel = False
+    asks_first: Literal[True] = True
 
     def __init__(self) -> None:
         self.spec = ToolSpec(
