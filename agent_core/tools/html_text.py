@@ -52,7 +52,7 @@ class _Maker:
     def text(self, raw: str) -> None:
         """Characters between tags."""
         if raw:
-            words = html.unescape(raw)
+            words = html.unescape(raw) if "&" in raw else raw
             self.parts.append(words.replace(" ", _KEPT) if self.in_pre else re.sub(r"\s+", " ", words))
 
     def markup(self, page: str, start: int) -> int:

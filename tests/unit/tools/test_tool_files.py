@@ -441,6 +441,44 @@ async def test_B81_a_folder_moved_out_during_the_walk(
         pass
 
 
+def test_B81_each_layer_refuses_by_itself(
+    root: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The walk, the opening and the opened descriptor, each with the earlier checks already passed."""
+    files = Confined(root, home)
+    (root / "way").symlink_to(home)
+    (root / "a.txt").write_text("mine")
+    folder = os.open(root, os.O_RDONLY)
+    regular = confine._regular
+
+    def swap(found: os.stat_result, path: str) -> None:
+        regular(found, path)
+        (root / "a.txt").unlink()
+        (root / "a.txt").symlink_to(home / ".env")
+
+    try:
+        with pytest.raises(Refused, match="changed just now"):
+            files.step(folder, "way", "way")
+        with monkeypatch.context() as patch:
+            patch.setattr(confine, "_regular", swap)
+            with pytest.raises(Refused, match="changed while it was opened"):
+                files.open_regular(folder, "a.txt", "a.txt")
+    finally:
+        os.close(folder)
+    (root / "a.txt").unlink()
+    (root / "a.txt").write_text("mine")
+    opening = Confined.open_regular
+
+    def moving(self: Confined, folder: int, name: str, path: str) -> int:
+        opened = opening(self, folder, name, path)
+        (root / name).rename(tmp_path / "moved")
+        return opened
+
+    monkeypatch.setattr(Confined, "open_regular", moving)
+    with pytest.raises(Refused, match="outside"), files.file("a.txt"):
+        pass
+
+
 async def test_a_cancelled_write_changes_nothing(
     context: ToolContext, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

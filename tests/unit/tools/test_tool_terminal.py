@@ -360,36 +360,54 @@ def _record(group: int, ticks: int, boot: str | None = None) -> ToolProcess:
     )
 
 
-async def test_B59_a_recycled_id_is_not_touched() -> None:
-    stranger = subprocess.Popen(["sleep", "300"], start_new_session=True)
-    try:
-        found = proc.read(stranger.pid)
-        assert found is not None
-        assert await reap(_record(found.group, found.ticks - 1)) == Reaped(ended=0, left=0)
-        assert await reap(_record(found.group, found.ticks, boot="another")) == Reaped(ended=0, left=0)
-        assert alive(stranger.pid)
-    finally:
-        stranger.kill()
-        stranger.wait()
+ORPHAN = """
+import subprocess
+p = subprocess.Popen(["bash", "-c", "sleep 300 & sleep 300; :"], start_new_session=True, stdout=subprocess.DEVNULL)
+print(p.pid, flush=True)
+"""
 
 
-async def test_reap_ends_a_recorded_group_of_a_dead_daemon(tmp_path: Path) -> None:
-    code = (
-        "import os,subprocess,time\n"
-        "p=subprocess.Popen(['bash','-c','sleep 300 & sleep 300; :'],start_new_session=True,stdout=-3)\n"
-        "print(p.pid,flush=True)\n"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    out, _ = await asyncio.to_thread(parent.communicate)
-    group = int(out)
+@pytest.fixture
+def orphans() -> Iterator[proc.Process]:
+    """A group of processes whose parent has died, as a dead daemon leaves it; none of them ours."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", ORPHAN], stdout=subprocess.PIPE, check=True)
+    group = int(done.stdout)
     found = proc.read(group)
     assert found is not None
+    yield found
+    if _living_of(group):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _living_of(group: int) -> list[proc.Process]:
+    return [one for one in proc.everything().values() if one.group == group and one.state not in "ZX"]
+
+
+async def test_B59_a_recycled_id_is_not_touched(orphans: proc.Process) -> None:
+    assert await reap(_record(orphans.group, orphans.ticks - 1)) == Reaped(ended=0, left=0)
+    assert await reap(_record(orphans.group, orphans.ticks, boot="another")) == Reaped(ended=0, left=0)
+    assert alive(orphans.pid)
+
+
+async def test_reap_ends_a_recorded_group_of_a_dead_daemon(orphans: proc.Process) -> None:
     before = time.monotonic()
-    reaped = await reap(_record(group, found.ticks))
+    reaped = await reap(_record(orphans.group, orphans.ticks))
     assert reaped.left == 0
     assert reaped.ended >= 1
     assert time.monotonic() - before < 2
-    assert not [one for one in proc.everything().values() if one.group == group and one.state not in "ZX"]
+    assert not _living_of(orphans.group)
+
+
+async def test_reap_spares_what_this_process_has_started() -> None:
+    child = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    try:
+        found = proc.read(child.pid)
+        assert found is not None
+        assert await reap(_record(found.group, found.ticks)) == Reaped(ended=0, left=0)
+        assert alive(child.pid)
+    finally:
+        child.kill()
+        child.wait()
 
 
 async def test_the_event_loop_goes_on_while_commands_start(context: ToolContext) -> None:

@@ -410,7 +410,8 @@ async def test_a_connection_refused_is_told(context: ToolContext) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["<!--", "<a ", "<a href='", "<script>", "<select>", "<![CDATA[", "<?", "&#", "<", "<p x=\"", "</", "<svg><b>", "<head>"],
+    ["<!--", "<a ", "<a href='", "<script>", "<select>", "<![CDATA[", "<?", "&#", "<", "<p x=\"", "</", "<svg><b>",
+     "<head>"],
 )  # fmt: skip
 def test_broken_pages_take_linear_time(piece: str) -> None:
     before = time.process_time()
