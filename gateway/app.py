@@ -23,7 +23,7 @@ from gateway import log as logs
 from gateway.config_types import Config
 from gateway.core import Core, access_settings, assemble
 from gateway.health import Health
-from gateway.httpd import HttpdError, HttpdSettings, HttpServer
+from gateway.httpd import HttpdError, HttpServer
 from gateway.keys import person_of
 from gateway.lifecycle import ExitCode, Stage, StopRequest
 from gateway.metrics import Metrics
@@ -60,8 +60,8 @@ async def _guarded(config: Config) -> int:
         log.critical("daemon.cannot_start", reason=str(error), remedy=type(error).__name__)
         return ExitCode.FAULT
     except BaseExceptionGroup as group:
-        for error in group.exceptions:
-            log.critical("daemon.fault", reason=str(error), exc_info=error)
+        for fault in group.exceptions:
+            log.critical("daemon.fault", reason=str(fault), exc_info=fault)
         return ExitCode.FAULT
 
 
@@ -185,16 +185,7 @@ class Daemon:
         assert isinstance(http, HttpSettings)
         routed = [adapter for adapter in core.adapters.values() if isinstance(adapter, HasRoutes)]
         return HttpServer(
-            HttpdSettings(
-                host=http.host,
-                port=http.port,
-                webhook_host=http.webhook_host,
-                webhook_port=http.webhook_port,
-                allowed_hosts=http.allowed_hosts,
-                allowed_origins=http.allowed_origins,
-                max_body=http.max_body,
-                max_connections=http.max_connections,
-            ),
+            http,
             keys=http.ring(),
             health=self._health,
             metrics=self._metrics,
@@ -238,7 +229,7 @@ async def park(core: Core) -> list[str]:
     """Interrupt what the drain has left; those turns are taken up at the next start."""
     for running in list(core.work.all().values()):
         running.end("the daemon stops; this turn goes on after its next start", park=True)
-    return await core.workers.cancel_waiting(UNWIND)
+    return [str(key) for key in await core.workers.cancel_waiting(UNWIND)]
 
 
 def _flush(core: Core) -> Any:

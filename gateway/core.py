@@ -15,7 +15,8 @@ import structlog
 from agent_core.errors import ModelError
 from agent_core.loop import Budget
 from agent_core.prompt import PromptSettings
-from agent_core.tools.factory import ToolsSettings, default_registry
+from agent_core.tools.factory import default_registry
+from agent_core.tools.settings import TerminalSettings, ToolSettings, WebSettings
 
 from adapters.ports import PlatformAdapter
 from agent_core.models.factory import make_model
@@ -209,10 +210,9 @@ def assemble(
         fates=fates,
         approvals=approvals,
         registry=default_registry(
-            ToolsSettings(
-                terminal_seconds=config.tools.terminal_seconds,
-                terminal_env=config.tools.terminal_env,
-                web_private=config.tools.web_private,
+            ToolSettings(
+                terminal=TerminalSettings(seconds=config.tools.terminal_seconds),
+                web=WebSettings(allow=frozenset(config.tools.web_private)),
             )
         ),
         models=models.of,

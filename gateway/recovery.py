@@ -11,7 +11,7 @@ import asyncio
 import structlog
 
 from adapters.events import MessageEvent
-from agent_core.tools.proc import reap
+from agent_core.tools.reap import reap
 from gateway.convert import event_from_row
 from gateway.fates import Fates
 from gateway.intake import Arrival, Intake
@@ -55,8 +55,8 @@ class Recovery:
     async def reap(self) -> None:
         """End the processes that a dead owner's tools have left."""
         for process in await self._store.processes.of_dead_owners():
-            gone = await asyncio.to_thread(reap, process.pgid, process.started, process.boot_id)
-            log.warning("process.reaped", pgid=process.pgid, turn=process.turn_id, found=gone)
+            gone = await reap(process)
+            log.warning("process.reaped", pgid=process.pgid, turn=process.turn_id, ended=gone.ended, left=gone.left)
             await self._store.processes.remove(process.pgid, process.started)
 
     async def _turns(self, *, all_turns: bool) -> int:

@@ -18,7 +18,7 @@ from adapters.http.openai_responses import ResponsesApi
 from adapters.http.render import HttpRenderer, read_chunk
 from adapters.http.settings import HttpSettings
 from adapters.http.waits import Waits
-from adapters.ports import Conversations, Inbox, LivePart, Renderer, Route
+from adapters.ports import AdapterServices, Conversations, Inbox, LivePart, Renderer, Route
 
 
 class HttpAdapter:
@@ -101,8 +101,8 @@ class HttpAdapter:
         self._waits.close_all()
 
 
-def make(
-    settings: HttpSettings, *, conversations: Conversations, models: Callable[[], Sequence[str]], files: Path
-) -> HttpAdapter:
+def make(settings: HttpSettings, services: AdapterServices) -> HttpAdapter:
     """The adapter of the configuration (the factory that the manifest names)."""
-    return HttpAdapter(settings, conversations=conversations, models=models, files=files)
+    return HttpAdapter(
+        settings, conversations=services.conversations, models=services.models, files=services.files / PLATFORM
+    )

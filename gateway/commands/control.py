@@ -12,6 +12,7 @@ from gateway.inputs import one_line
 from gateway.keys import person_of
 from gateway.work import TurnParts, Work
 from gateway.workers import Workers
+from state.owners import describe
 from state.records import BindingState, DeliveryState, Fate, InboxEvent, TurnState
 
 MODES = ("queue", "steer", "interrupt", "collect")
@@ -102,8 +103,6 @@ class Control:
                 model = self._p.models(session)[0].name
                 lines.append(f"Conversation: {session.title or session.id}, model {model}")
             if running is None and (holder := await self._p.store.leases.holder(binding.session_id)) is not None:
-                from state.owners import describe  # noqa: PLC0415
-
                 lines.append(f"It is at work elsewhere: {describe(holder.owner)}.")
         lines.append(f"A message while I work: {self._mode(None if binding is None else binding.settings_json)}.")
         lines += self._status_lines()
@@ -176,7 +175,7 @@ class Control:
         binding = await self._p.store.sessions.binding(call.key)
         if not call.args:
             return Reply(
-                text=f"A message while I work: {self._mode(binding and binding.settings_json)}.", detail="/busy"
+                text=f"A message while I work: {self._mode(None if binding is None else binding.settings_json)}.", detail="/busy"
             )
         if call.args not in MODES:
             return Reply(text=f"There are {', '.join(MODES)}.", detail="/busy: unknown mode")
