@@ -40,7 +40,8 @@ class HttpServer:
     """Both listeners. Serves between `async with`; closing tells those who wait, then waits a little.
 
     `routes` are those of every enabled adapter, asked for once; `closers` are called before the close
-    (`HearsClosing`). `keys` is `settings.ring()`. Without keys only `/healthz` and `/readyz` answer, and `/metrics` on loopback.
+    (`HearsClosing`). `keys` is `settings.ring()`; without any only `/healthz` and `/readyz` answer, and
+    `/metrics` on loopback.
     """
 
     def __init__(
