@@ -106,6 +106,7 @@ class Daemon:
         config = self._config
         http = config.platforms.get(HTTP)
         keys = http.ring().names if isinstance(http, HttpSettings) and http.enabled else ()
+        enabled = frozenset(config.enabled())
         access = access_settings(config, members=frozenset(person_of(HTTP, name) for name in keys))
         return assemble(
             config,
@@ -116,7 +117,7 @@ class Daemon:
             health=self._health,
             clock=SYSTEM,
             status=self._status,
-            platforms=list(config.enabled()),
+            mine=lambda row: row.platform in enabled,
         )
 
     def _status(self) -> list[str]:

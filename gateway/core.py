@@ -20,7 +20,7 @@ from agent_core.tools.settings import TerminalSettings, ToolSettings, WebSetting
 
 from adapters.ports import PlatformAdapter
 from agent_core.models.factory import make_model
-from agent_core.models.ports import Model
+from agent_core.models.ports import Model, Warmable
 from gateway.access import Access, AccessSettings
 from gateway.approvals import Approvals, ApprovalSettings
 from gateway.arbiter import Arbiter
@@ -42,7 +42,7 @@ from gateway.work import TurnParts, TurnSettings, Work
 from gateway.workers import Item, WorkerLimits, Workers
 from state.clock import Clock
 from state.ids import SessionKey
-from state.records import Session
+from state.records import InboxEvent, Session
 from state.store import Store
 
 log = structlog.get_logger("gateway.core")
@@ -105,8 +105,11 @@ class Models:
     async def warm(self) -> None:
         """Make the default model ready beside the first messages, so that the first turn need not wait for
         an import or a server. Its failure is no fault: the turn will meet it and tell it."""
+        model = self._get(None)
+        if not isinstance(model, Warmable):
+            return
         try:
-            await self._get(None).capabilities()
+            await model.warm()
         except ModelError as error:
             log.warning("model.not_ready", model=self._config.model.name, error=str(error))
 
@@ -185,7 +188,7 @@ def assemble(
     health: Health,
     clock: Clock,
     status: Callable[[], list[str]],
-    platforms: list[str],
+    mine: Callable[[InboxEvent], bool],
 ) -> Core:
     """Put the core together. Pure wiring: nothing is opened and nothing runs."""
     background = Background(group)
@@ -246,7 +249,7 @@ def assemble(
         commands=commands,
         conversations=Conversations(store, router),
         fates=fates,
-        recovery=Recovery(store, work, workers, intake, fates, platforms),
+        recovery=Recovery(store, work, workers, intake, fates, mine),
         metrics=metrics,
         health=health,
         background=background,

@@ -7,6 +7,7 @@ their workers, open events follow in the order of their acceptance, and only the
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -27,25 +28,31 @@ EVERY = 15.0
 
 
 class Recovery:
-    """Takes up what is open. `platforms` are those whose waiting events this process answers; the turns of
-    dead processes are taken up whatever their platform (an answer for a terminal that died waits for it)."""
+    """Takes up what is open. `mine` tells the events that this process answers. The daemon takes up the turns
+    of dead processes whatever their platform: an answer for a terminal that died waits for its return."""
 
     def __init__(
-        self, store: Store, work: Work, workers: Workers, intake: Intake, fates: Fates, platforms: list[str]
+        self,
+        store: Store,
+        work: Work,
+        workers: Workers,
+        intake: Intake,
+        fates: Fates,
+        mine: Callable[[InboxEvent], bool],
     ) -> None:
         self._store = store
         self._work = work
         self._workers = workers
         self._intake = intake
         self._fates = fates
-        self._platforms = platforms
+        self._mine = mine
 
     async def start(self, *, all_turns: bool) -> int:
         """Take up everything that is open. Returns how much that was."""
         await self.reap()
         count = await self._turns(all_turns=all_turns)
-        for row in await self._store.inbox.open_events(platforms=self._platforms):
-            if row.fate is Fate.WAITING:
+        for row in await self._store.inbox.open_events():
+            if row.fate is Fate.WAITING and self._mine(row):
                 self._intake.again(row)
                 count += 1
         if count:
@@ -57,7 +64,8 @@ class Recovery:
         for process in await self._store.processes.of_dead_owners():
             gone = await reap(process)
             log.warning("process.reaped", pgid=process.pgid, turn=process.turn_id, ended=gone.ended, left=gone.left)
-            await self._store.processes.remove(process.pgid, process.started)
+            if gone.left == 0:
+                await self._store.processes.remove(process.pgid, process.started)
 
     async def _turns(self, *, all_turns: bool) -> int:
         count = 0
@@ -69,7 +77,7 @@ class Recovery:
             if not rows:
                 log.error("turn.without_event", turn=turn.id)
                 continue
-            if all_turns or rows[0].platform in self._platforms:
+            if all_turns or self._mine(rows[0]):
                 self._take_up(turn, rows)
                 count += 1
         return count
@@ -99,8 +107,8 @@ class Recovery:
 
     async def _forgotten(self) -> None:
         """Waiting events that neither a worker nor a lane holds (a lane was full)."""
-        for row in await self._store.inbox.open_events(platforms=self._platforms):
-            if row.fate is Fate.WAITING and not self._intake.holds(row.key, row.id) and self._old(row):
+        for row in await self._store.inbox.open_events():
+            if row.fate is Fate.WAITING and self._mine(row) and not self._intake.holds(row.key, row.id) and self._old(row):
                 log.error("event.forgotten", event=row.id)
                 self._intake.again(row)
 

@@ -120,7 +120,7 @@ def _above(metrics: str, name: str, bound: float) -> int:
 
 async def test_B54_stop_frees_a_session_whose_model_never_answers(world: World) -> None:
     world.model.script(Step(when="hang", silent=True))
-    daemon, client = await world.start()
+    _, client = await world.start()
     await client.post("hang", "m1")
     await world.model.wait_calls(1)
     await client.post("/stop", "m2")
