@@ -1,9 +1,9 @@
 """One call through an official SDK: our bytes out, its events in, every wait bounded, errors typed.
 
-The SDK keeps the connection pool, TLS, the authentication headers and the parser of server-sent events.
-Its own retries are off (the loop retries and reports). It builds no typed object per chunk, and it uses its
-aiohttp transport: together a quarter of the CPU of its defaults (docs/performance.md). Importing an SDK
-takes half a second of CPU, so it happens in a thread and only when a model needs it.
+The SDK keeps the connection pool, TLS, the authentication headers and its errors. Its own retries are off
+(the loop retries and reports). It builds no typed object per chunk, and it uses its aiohttp transport:
+together a quarter of the CPU of its defaults (docs/performance.md). Importing an SDK takes half a second of
+CPU, so it happens in a thread and only when a model needs it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from agent_core.errors import ModelError, ModelUnavailable
 from agent_core.models.faults import fault
 from agent_core.models.retry_after import retry_after
 from agent_core.models.settings import ModelSettings, Timeouts
+from agent_core.models.sse import events
 
 LAST_WORDS = 5.0
 """Seconds that a server gets to end its stream after the answer is complete."""
@@ -93,7 +94,14 @@ class Sdk:
                     options=_JSON,
                 )
         try:
-            yield Events(response, times=self._settings.timeouts, deadline=deadline, typed=self._typed)
+            async with aclosing(events(response.response.aiter_bytes())) as incoming:
+                yield Events(
+                    incoming,
+                    times=self._settings.timeouts,
+                    deadline=deadline,
+                    typed=self._typed,
+                    secret=self._settings.api_key,
+                )
         finally:
             with suppress(*self._faults):
                 await response.close()
@@ -136,9 +144,7 @@ class Sdk:
         if isinstance(exc, sdk.APIStatusError):
             headers = {str(name).lower(): str(value) for name, value in exc.response.headers.items()}
             wait = retry_after(headers, now=datetime.now(UTC))
-            # An error inside a stream comes with the status 200 that the stream began with.
-            status = exc.status_code if exc.status_code >= 300 else None
-            return fault(status, exc.body, wait=wait, secret=secret)
+            return fault(exc.status_code, exc.body, wait=wait, secret=secret)
         if isinstance(exc, (json.JSONDecodeError, UnicodeDecodeError)):
             return ModelUnavailable("the model's server sent a malformed chunk")
         if isinstance(exc, sdk.APIError) and not isinstance(exc, sdk.APIConnectionError):
@@ -149,11 +155,20 @@ class Sdk:
 class Events:
     """The events of one streamed answer, in order. Used by one task."""
 
-    def __init__(self, response: Any, *, times: Timeouts, deadline: float, typed: Any) -> None:
-        self._events = aiter(response)
+    def __init__(
+        self,
+        incoming: AsyncIterator[dict[str, Any]],
+        *,
+        times: Timeouts,
+        deadline: float,
+        typed: Callable[[], AbstractContextManager[None]],
+        secret: str,
+    ) -> None:
+        self._incoming = incoming
         self._times = times
         self._deadline = deadline
         self._typed = typed
+        self._secret = secret
 
     async def next(self, *, complete: bool = False) -> dict[str, Any] | None:
         """The next event; None when the server has ended its stream.
@@ -165,15 +180,15 @@ class Events:
         try:
             with self._typed():
                 async with within(silence, self._deadline):
-                    event = await anext(self._events)
+                    event = await anext(self._incoming)
         except StopAsyncIteration:
             return None
         except ModelUnavailable:
             if complete:
                 return None
             raise
-        if not isinstance(event, dict):
-            raise ModelUnavailable("the model's server sent a chunk that is no JSON object")
+        if event.get("error"):
+            raise fault(None, event, secret=self._secret)
         return event
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from tests.weights import home_with_weights
 
 MARK = b',"cache_control":{"type":"ephemeral"}'
 TIMES = Timeouts(connect=5.0, silence=5.0, total=10.0)
-SPEC = ToolSpec(name="look", description="Look «up».", parameters='{"type":"object","properties":{"q":{"type":"string"}}}')
+SPEC = ToolSpec(
+    name="look", description="Look «up».", parameters='{"type":"object","properties":{"q":{"type":"string"}}}'
+)
 
 
 @dataclass
@@ -67,7 +70,7 @@ async def _peer(kind: str, folder: Path) -> AsyncIterator[Peer]:
         async with ModelServer() as server:
             url = server.url if provider == "openai" else server.root
             model = make_model(replace(settings, base_url=url), home=folder)
-            yield Peer(model, lambda step: server.script(step), server)
+            yield Peer(model, server.script, server)
             await model.close()
 
 
@@ -135,7 +138,9 @@ async def test_deltas_then_exactly_one_completion(peer: Peer) -> None:
 
 async def test_what_was_sent_is_what_was_given(peer: Peer) -> None:
     model = peer.model
-    request = replace(say(model, "Grüße, 東京 👋🏽 \u2028 \"quoted\" \\ \x00 end"), messages=[model.wire_user("ä\n\t\x07 👩‍👩‍👧")])
+    request = replace(
+        say(model, 'Grüße, 東京 👋🏽 \u2028 "quoted" \\ \x00 end'), messages=[model.wire_user("ä\n\t\x07 👩‍👩‍👧")]
+    )
     _, done = await ask(model, request)
     sent_texts(done.request_body, request)
     json.loads(done.request_body)
@@ -152,7 +157,7 @@ async def test_a_longer_request_has_the_shorter_one_as_its_prefix(peer: Peer) ->
     third = replace(second, messages=[*second.messages, again.wire, model.wire_user("three")], max_tokens=20)
     _, last = await ask(model, third)
     bodies = [answer.request_body, again.request_body, last.request_body]
-    for shorter, longer in zip(bodies, bodies[1:], strict=False):
+    for shorter, longer in pairwise(bodies):
         assert cut(longer).startswith(cut(shorter))
     assert canon(second).startswith(canon(first))
     assert canon(third).startswith(canon(second))

@@ -27,7 +27,7 @@ LONGEST_ANSWER = 768
 """Tokens. A small model that has lost the thread would hold the one slot until its window is full."""
 GRACE = 5.0
 TIMEOUTS = Timeouts(connect=5.0, silence=300.0, total=900.0)
-"""One slot: a call may have to wait for the answers of other sessions before its own prompt is read."""
+"""Where none are configured. There is one slot: a call may have to wait for the answers of other sessions."""
 SAVE_BOUND = 20.0
 
 _log = logging.getLogger(__name__)
@@ -122,13 +122,14 @@ class EmbeddedModel:
             listening = await asyncio.to_thread(self._host.ensure)
             if self._inner is None or listening != self._listening:
                 old, self._listening = self._inner, listening
+                times = self._settings.timeouts
                 self._inner = OpenAIModel(
                     replace(
                         self._settings,
                         base_url=f"{listening.url}/v1",
                         api_key=listening.key,
                         max_tokens=self._settings.max_tokens or LONGEST_ANSWER,
-                        timeouts=TIMEOUTS,
+                        timeouts=TIMEOUTS if times == Timeouts() else times,
                     )
                 )
                 if old is not None:
