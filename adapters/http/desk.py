@@ -26,6 +26,8 @@ JOINED = frozenset({"merged", "steered"})
 """Fates of an event that another event's turn answers."""
 SPOKEN_TO = frozenset({"answered", "command", "failed", "refused"})
 """Fates after which something was said, if not as the answer of a turn."""
+PACE = 0.05
+"""Seconds between two looks at a stream: increments that come faster are told together."""
 GRACE = 1.0
 """Seconds for which words are awaited that the fate promises and that are only in the outbox yet."""
 
@@ -46,6 +48,8 @@ class Pending:
     event: MessageEvent
     waiter: Waiter
     deadline: float
+    looked: float = 0.0
+    """When the last parts were taken (the loop's clock)."""
     answer: Answer | None = None
     end: End | None = None
 
@@ -109,15 +113,18 @@ class Desk:
     async def step(self, pending: Pending, beat: float) -> list[Part]:
         """The next parts, at the latest after `beat` seconds (then there may be none). Sets `pending.end`
         once there is nothing more to come; parts and the end may come together."""
-        waiter = pending.waiter
-        left = pending.deadline - asyncio.get_running_loop().time()
-        if not waiter.settled and left > 0:
-            await waiter.wait(min(beat, left))
+        waiter, loop = pending.waiter, asyncio.get_running_loop()
+        left = pending.deadline - loop.time()
+        if not waiter.settled and left > 0 and await waiter.wait(min(beat, left)):
+            early = pending.looked + PACE - loop.time()
+            if early > 0 and not waiter.settled and not waiter.closing:
+                await waiter.pause(early)
         if waiter.settled:
             await self._look(pending, beat)
         if pending.end is None and waiter.closing:
             pending.end = End.CLOSING
-        if pending.end is None and asyncio.get_running_loop().time() >= pending.deadline:
+        pending.looked = loop.time()
+        if pending.end is None and pending.looked >= pending.deadline:
             pending.end = End.TIMEOUT
         return waiter.take()
 

@@ -13,6 +13,8 @@ HEARTBEAT = 15.0
 """Seconds between two comments on a silent stream."""
 WRITE_SECONDS = 30.0
 """How long a client may leave its stream unread."""
+SMALL = 16 * 1024
+"""Bytes that go into an empty send buffer without a wait."""
 
 
 class SseStream:
@@ -65,9 +67,13 @@ class SseStream:
 
     async def raw(self, content: bytes) -> None:
         """Bytes that are whole events."""
-        if self.gone:
+        transport = self._request.transport
+        if self.gone or transport is None:
             return
         try:
+            if len(content) <= SMALL and transport.get_write_buffer_size() == 0:
+                await self.response.write(content)  # cannot block, so the timer is saved
+                return
             async with asyncio.timeout(WRITE_SECONDS):
                 await self.response.write(content)
         except (ConnectionError, TimeoutError):

@@ -44,6 +44,7 @@ class Waiter:
         self._held = 0
         self._lagging = False
         self._wake = asyncio.Event()
+        self._over = asyncio.Event()
 
     def push(self, part: Part) -> None:
         """Keep a part for the reader. A reader that is too slow gets no further live text: a text with a
@@ -70,6 +71,8 @@ class Waiter:
     def wake(self) -> None:
         """Have the reader look."""
         self._wake.set()
+        if self.settled or self.closing:
+            self._over.set()
 
     def take(self) -> list[Part]:
         """The parts so far, each once."""
@@ -80,6 +83,9 @@ class Waiter:
 
     async def wait(self, seconds: float) -> bool:
         """Until something happens; False where nothing did within `seconds`."""
+        if self._wake.is_set():  # without the cost of a timer
+            self._wake.clear()
+            return True
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
@@ -87,6 +93,14 @@ class Waiter:
             return False
         self._wake.clear()
         return True
+
+    async def pause(self, seconds: float) -> None:
+        """Let parts gather for `seconds`; shorter where the event ends meanwhile."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        except TimeoutError:
+            return
 
     async def words(self, seconds: float) -> None:
         """Until something is said as a reply, at most `seconds`."""
