@@ -74,15 +74,17 @@ class Host:
                 )
         self._deaths += 1
         self._started_at = now
-        command = [sys.executable, "-m", "agent_core.models.embedded.server", "--home", str(self._home)]
-        command += ["--context", str(self._context), "--grace", str(self._grace)]
         with self._place.log.open("wb") as log:
             # Its own session: a Ctrl-C in the terminal of one user must not end it for the others.
             self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
+                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
             )
         # It may outlive our use of it; its end is waited for so that no zombie stays behind.
         threading.Thread(target=self._child.wait, name="embedded-server-end", daemon=True).start()
+
+    def _command(self) -> list[str]:
+        command = [sys.executable, "-m", "agent_core.models.embedded.server", "--home", str(self._home)]
+        return [*command, "--context", str(self._context), "--grace", str(self._grace)]
 
     def _await_ready(self) -> Listening:
         deadline = time.monotonic() + START_BOUND
