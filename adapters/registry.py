@@ -7,7 +7,10 @@ import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from adapters.ports import Renderer
 
 NAMES = ("telegram", "discord", "slack", "http", "terminal", "memory")
 
@@ -17,12 +20,17 @@ class Manifest:
     """What is known of a platform without importing it. Paths are `module:name`.
 
     `settings` is its settings class (None: it has no section in the configuration), `adapter` the
-    factory of its adapter (None: this version cannot connect to it yet).
+    factory of its adapter (None: this version cannot connect to it yet), `renderer` makes its renderer
+    without the adapter. `title` is its name for people, `extra` the extra of the distribution that
+    brings its SDK (None: it needs none).
     """
 
     name: str
     settings: str | None
     adapter: str | None
+    renderer: str | None = None
+    title: str = ""
+    extra: str | None = None
 
 
 @cache
@@ -40,3 +48,17 @@ def load(path: str) -> Any:
     """The object at `module:name`."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+@cache
+def renderer_for(name: str) -> Renderer:
+    """The renderer of a platform, also where no adapter of it runs in this process.
+
+    Imports only what renders. Raises KeyError for a platform that this version does not know, and
+    LookupError for one that cannot be rendered for yet.
+    """
+    path = manifests()[name].renderer
+    if path is None:
+        raise LookupError(f"this version of Tidings has no renderer for {name}")
+    renderer: Renderer = load(path)()
+    return renderer

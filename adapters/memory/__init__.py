@@ -1,0 +1,1 @@
+"""A platform that lives in memory: the counterpart of every test that needs a chat."""
