@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -9,12 +13,14 @@ from pathlib import Path
 
 from state.approvals import Approvals
 from state.clock import SYSTEM, Clock
+from state.codec import to_micros
+from state.database import Database, open_database
+from state.errors import StoreUnusable
+from state.failures import translate
 from state.handoffs import Handoffs
 from state.holds import Holds
-from state.inbox import Inbox
-from state.errors import StoreClosed
-from state.database import Database
 from state.ids import Owner
+from state.inbox import Inbox
 from state.leases import Leases
 from state.outbox import Outbox
 from state.processes import Processes
@@ -24,13 +30,16 @@ from state.transcript import Transcript
 from state.turns import Turns
 from state.usage import Usage
 
+KEPT_AT_LEAST = timedelta(days=7)
+"""Nothing younger is ever pruned: platforms tell again what is days old."""
+
 
 class Store:
     """The repositories over one database file. Every method may raise a `StateError`."""
 
-    def __init__(self, db: Database, path: Path, owner: Owner, clock: Clock) -> None:
+    def __init__(self, db: Database, owner: Owner, clock: Clock) -> None:
         self._db = db
-        self.path = path
+        self.path = db.path
         self.owner = owner
         self.clock = clock
         self.inbox = Inbox(db, clock, owner)
@@ -51,26 +60,82 @@ class Store:
     async def open(
         cls, path: Path, *, owner: Owner, readers: int = 2, clock: Clock = SYSTEM
     ) -> AsyncIterator[Store]:
-        """Open (and make or migrate) the database at `path`; close it with a final checkpoint."""
-        yield cls(Database(), path, owner, clock)
+        """Open (and make or migrate) the database at `path`; close it with a final checkpoint.
+
+        Raises StoreTooNew, StoreCorrupt, StoreFull, StoreBusy or StoreUnusable.
+        """
+        async with open_database(path, readers=readers) as db:
+            yield cls(db, owner, clock)
 
     @property
     def journal_mode(self) -> str:
         """The effective journal mode: "wal", or "delete" where the file system cannot do WAL."""
-        return "wal"
+        return self._db.journal_mode
 
     async def check(self) -> list[str]:
-        """The findings of an integrity check; empty when the file is sound."""
-        raise StoreClosed
+        """The findings of an integrity check; empty when the file is sound. Reads the whole file."""
+
+        def run(tx: sqlite3.Connection) -> list[str]:
+            found = [str(row[0]) for row in tx.execute("PRAGMA integrity_check(100)")]
+            broken = [f"{row[0]} row {row[1]} refers to nothing in {row[2]}" for row in tx.execute("PRAGMA foreign_key_check")]
+            return [line for line in found if line != "ok"] + broken
+
+        return await self._db.read(run)
 
     async def checkpoint(self) -> None:
         """Move the WAL into the database as far as no reader is in the way."""
-        raise StoreClosed
+        await self._db.checkpoint()
 
     async def backup(self, target: Path) -> None:
-        """Copy the database, consistent while others write, to `target` (made anew, mode 0600)."""
-        raise StoreClosed
+        """Copy the database, consistent while others write, to `target` (mode 0600, replaced at the end only).
+
+        Raises StoreUnusable where `target` is the database itself or cannot be written, and StoreFull.
+        """
+        if await asyncio.to_thread(_same_file, self.path, target):
+            raise StoreUnusable(f"{target} is the database itself")
+        await self._db.read(lambda tx: _copy(tx, target))
 
     async def prune(self, *, older_than: timedelta) -> int:
-        """Drop bulky payloads of what ended longer ago; identities and fates stay."""
-        raise StoreClosed
+        """Delete events and deliveries that ended before that (seven days at least); returns how many.
+
+        The transcripts stay. Small steps, so that nobody waits long behind one.
+        """
+        before = to_micros(self.clock.utc() - max(older_than, KEPT_AT_LEAST))
+        statements = (
+            "DELETE FROM inbox WHERE id IN (SELECT id FROM inbox WHERE settled_at < ? ORDER BY id LIMIT 500)",
+            "DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox WHERE created_at < ?"
+            " AND state IN ('sent', 'failed', 'dropped') ORDER BY seq LIMIT 500)",
+        )
+        total = 0
+        for statement in statements:
+            while True:
+                gone = await self._db.write(lambda tx, text=statement: tx.execute(text, (before,)).rowcount)  # type: ignore[misc]
+                total += gone
+                if gone < 500:
+                    break
+        return total
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except FileNotFoundError:
+        return False
+
+
+def _copy(source: sqlite3.Connection, target: Path) -> None:
+    partial = target.with_name(target.name + ".partial")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            partial.unlink()
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        with contextlib.closing(sqlite3.connect(partial)) as copy:
+            source.backup(copy, pages=1024)
+            copy.execute("PRAGMA journal_mode=DELETE")
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.replace(target)
+    except (OSError, sqlite3.Error) as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise translate(error, target) from error

@@ -1,26 +1,71 @@
-"""Usage."""
+"""What model calls have cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+import sqlite3
+from collections.abc import Sequence
 
-from state.database import Database
-from state.clock import Clock
-from state.errors import StoreClosed
-from state.ids import *  # noqa: F403
-from state.records import *  # noqa: F403
+from state.ids import SessionId, TurnId
+from state.records import NewUsage, UsageTotal
+from state.repository import Repository
+
+_SUMS = (
+    "SELECT count(*), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cached_tokens), 0),"
+    " coalesce(sum(request_bytes), 0), coalesce(sum(prefix_bytes), 0), coalesce(sum(seconds), 0.0) FROM usage WHERE "
+)
 
 
-class Usage:
-    def __init__(self, db: Database, clock: Clock, owner: Owner) -> None:
-        self._db = db
+class Usage(Repository):
+    """One row a model call."""
 
     async def add(self, session_id: SessionId, turn_id: TurnId | None, used: NewUsage) -> None:
-        raise StoreClosed
+        """Record one call."""
+        now = self._now()
+
+        def run(tx: sqlite3.Connection) -> None:
+            tx.execute(
+                "INSERT INTO usage (session_id, turn_id, model, input_tokens, output_tokens, cached_tokens,"
+                " request_bytes, prefix_bytes, break_reason, seconds, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    session_id,
+                    turn_id,
+                    used.model,
+                    used.input_tokens,
+                    used.output_tokens,
+                    used.cached_tokens,
+                    used.request_bytes,
+                    used.prefix_bytes,
+                    used.break_reason,
+                    used.seconds,
+                    now,
+                ),
+            )
+
+        await self._db.write(run)
 
     async def of_session(self, session_id: SessionId) -> UsageTotal:
-        raise StoreClosed
+        """The sums of a session; zeros where it made no call."""
+        return await self._sum("session_id = ?", (session_id,))
+
+    async def of_turn(self, turn_id: TurnId) -> UsageTotal:
+        """The sums of a turn."""
+        return await self._sum("turn_id = ?", (turn_id,))
 
     async def total(self) -> UsageTotal:
-        raise StoreClosed
+        """The sums of everything."""
+        return await self._sum("1", ())
+
+    async def _sum(self, where: str, values: Sequence[object]) -> UsageTotal:
+        def run(tx: sqlite3.Connection) -> UsageTotal:
+            calls, given, made, cached, request, prefix, seconds = tx.execute(_SUMS + where, values).fetchone()
+            return UsageTotal(
+                calls=calls,
+                input_tokens=given,
+                output_tokens=made,
+                cached_tokens=cached,
+                request_bytes=request,
+                prefix_bytes=prefix,
+                seconds=seconds,
+            )
+
+        return await self._db.read(run)

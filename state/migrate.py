@@ -1,0 +1,86 @@
+"""Numbered migrations, forward only. `PRAGMA user_version` is the number of the last one applied.
+
+An empty database is made from schema.sql, which is the sum of all migrations (a test compares them).
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from importlib import resources
+
+from state.errors import StoreCorrupt, StoreTooNew, StoreUnusable
+
+_NAME = re.compile(r"^(\d{4})_[a-z0-9_]+\.sql$")
+
+
+def available() -> list[tuple[int, str]]:
+    """The migrations in order, as (number, SQL). Numbers start at 1 and leave no gap."""
+    found = []
+    for entry in (resources.files("state") / "migrations").iterdir():
+        match = _NAME.match(entry.name)
+        if match:
+            found.append((int(match[1]), entry.read_text(encoding="utf-8")))
+    found.sort()
+    if [number for number, _ in found] != list(range(1, len(found) + 1)):
+        raise StoreUnusable("the migrations of this installation are incomplete; install Tidings again")
+    return found
+
+
+def schema() -> str:
+    """The whole schema as SQL."""
+    return (resources.files("state") / "schema.sql").read_text(encoding="utf-8")
+
+
+def version(connection: sqlite3.Connection) -> int:
+    """The number of the last migration in the database; 0 for an empty one."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(connection: sqlite3.Connection) -> int:
+    """Bring the database up to date in one transaction and return its version.
+
+    Raises StoreTooNew where it is ahead of this program, and a sqlite3 error where the lock is not free.
+    """
+    newest = len(available())
+    found = version(connection)
+    if found == newest:
+        return found
+    _refuse_newer(found, newest)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Read again under the lock: another process may have migrated it meanwhile.
+        found = version(connection)
+        _refuse_newer(found, newest)
+        if found == 0:
+            if connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
+                raise StoreCorrupt("the database holds tables that are not ours")
+            run_script(connection, schema())
+        else:
+            for number, text in available()[found:]:
+                run_script(connection, text)
+                connection.execute(f"PRAGMA user_version={number}")
+        connection.execute(f"PRAGMA user_version={newest}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return newest
+
+
+def run_script(connection: sqlite3.Connection, text: str) -> None:
+    """Run each statement in the open transaction (`executescript` would commit it first)."""
+    statement = ""
+    for line in text.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
+    if statement.strip():
+        connection.execute(statement)
+
+
+def _refuse_newer(found: int, newest: int) -> None:
+    if found > newest:
+        raise StoreTooNew(f"the database has version {found}; this program knows versions up to {newest}")
