@@ -112,7 +112,7 @@ class Intake:
             raise NotReady(f"the store cannot take the event: {error}", told=str(error)) from error
         if row.is_new:
             log.info(
-                "event.accepted", event=row.event_id, platform=event.address.platform, kind=event.kind.value, key=key
+                "event.accepted", event_id=row.event_id, platform=event.address.platform, kind=event.kind.value, key=key
             )
             self.dispatch(Arrival(event_id=row.event_id, key=key, event=event))
         return Accepted(event_id=row.event_id, is_new=row.is_new)
@@ -147,7 +147,7 @@ class Intake:
             lane = self._lanes[arrival.key] = deque()
             self._p.spawn(self._serve(arrival.key, lane), f"lane:{arrival.key}")
         if len(lane) >= LANE:
-            log.error("lane.full", key=arrival.key, event=arrival.event_id)
+            log.error("lane.full", key=arrival.key, event_id=arrival.event_id)
             return
         lane.append(arrival)
 
@@ -166,11 +166,11 @@ class Intake:
             try:
                 await self._handle(arrival)
             except StateError as error:
-                log.error("dispatch.failed", event=arrival.event_id, error=str(error))
+                log.error("dispatch.failed", event_id=arrival.event_id, error=str(error))
                 await asyncio.sleep(1.0)
                 continue  # the event is still open: the same again
             except Exception:
-                log.exception("dispatch.defect", event=arrival.event_id)
+                log.exception("dispatch.defect", event_id=arrival.event_id)
                 await self._defect(arrival)
             lane.popleft()
         del self._lanes[key]  # no await since "empty"
@@ -181,7 +181,7 @@ class Intake:
                 arrival, Fate.FAILED, "a defect of mine", "Something went wrong with that; it is in the log."
             )
         except StateError as error:
-            log.error("dispatch.unsettled", event=arrival.event_id, error=str(error))
+            log.error("dispatch.unsettled", event_id=arrival.event_id, error=str(error))
 
     async def _handle(self, arrival: Arrival) -> None:
         event = arrival.event

@@ -109,7 +109,7 @@ class Recovery:
         """Waiting events that neither a worker nor a lane holds (a lane was full)."""
         for row in await self._store.inbox.open_events():
             if row.fate is Fate.WAITING and self._mine(row) and not self._intake.holds(row.key, row.id) and self._old(row):
-                log.error("event.forgotten", event=row.id)
+                log.error("event.forgotten", event_id=row.id)
                 self._intake.again(row)
 
     def _old(self, row: InboxEvent) -> bool:

@@ -13,6 +13,7 @@ import structlog
 
 from adapters.events import ChatAddress, EventKind, MessageEvent
 from gateway.convert import address_to_json, event_from_row
+from gateway.inputs import one_line
 from gateway.keys import person_of
 from state.errors import Conflict, StoreBusy
 from state.ids import EventId, SessionKey
@@ -22,6 +23,8 @@ from state.store import Store
 log = structlog.get_logger("gateway.router")
 
 CORRECTION = "edited after its answer; it counts from the next message on, /retry runs it again"
+TITLE = 50
+"""A session is called by its first words until somebody names it."""
 CLAIM_TTL = 30.0
 CLAIM_WAIT = 0.05
 
@@ -52,7 +55,11 @@ class SessionRouter:
             elif binding.claim_owner == self._store.owner:
                 try:
                     return await self._store.sessions.activate(
-                        key, binding.version, person=self.person(event.address, event.sender.id), model=event.model
+                        key,
+                        binding.version,
+                        person=self.person(event.address, event.sender.id),
+                        model=event.model,
+                        title=one_line(event.text, TITLE) or None,
                     )
                 except Conflict:
                     log.warning("binding.conflict", key=key)

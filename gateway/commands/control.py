@@ -175,7 +175,8 @@ class Control:
         binding = await self._p.store.sessions.binding(call.key)
         if not call.args:
             return Reply(
-                text=f"A message while I work: {self._mode(None if binding is None else binding.settings_json)}.", detail="/busy"
+                text=f"A message while I work: {self._mode(None if binding is None else binding.settings_json)}.",
+                detail="/busy",
             )
         if call.args not in MODES:
             return Reply(text=f"There are {', '.join(MODES)}.", detail="/busy: unknown mode")

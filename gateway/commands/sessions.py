@@ -9,6 +9,7 @@ from gateway.commands.base import Call, Command, Forward, Reply
 from gateway.convert import address_to_json, event_from_row
 from gateway.inputs import one_line
 from gateway.keys import person_of
+from gateway.retract import retract
 from gateway.work import TurnParts, Work
 from gateway.workers import Workers
 from state.errors import Conflict
@@ -93,15 +94,20 @@ class SessionCommands:
         session, turn = found
         rows = await self._p.store.inbox.of_turn(turn.id)
         said = one_line(event_from_row(rows[0]).text, 60) if rows else "your last message"
-        await self._retract(turn)
+        self._retract(turn)
         return Reply(
             text=f'The turn of "{said}" is out of the conversation. What its tools have done stays done.',
             detail="/undo",
             undo=(session.id, turn.id),
         )
 
-    async def _retract(self, turn: Turn) -> None:
-        await self._p.deliveries.retract(turn.id)
+    def _retract(self, turn: Turn) -> None:
+        """Our messages go in the background: a platform may make us wait for it."""
+
+        async def work() -> None:
+            await retract(self._p.deliveries, turn.id)
+
+        self._p.spawn(work(), f"retract:{turn.id}")
 
     async def _retry(self, call: Call) -> Reply | Forward:
         found = await self._last_turn(call)
@@ -119,7 +125,7 @@ class SessionCommands:
             await self._p.store.transcript.deactivate_turn(session.id, turn.id)
         except Conflict:
             return Reply(text="This conversation is at work elsewhere.", detail="/retry: leased")
-        await self._retract(turn)
+        self._retract(turn)
         return Forward(text="\n\n".join(texts), mode="queue")
 
     async def _title(self, call: Call) -> Reply:
