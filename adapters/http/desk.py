@@ -139,7 +139,7 @@ class Desk:
         """Take the message back: its turn is ended if it still runs."""
         await self.accept(
             MessageEvent(
-                dedup_id=f"{event.sender.id}/cancel/{event.message_id}",
+                dedup_id=f"{event.sender.id}/c/{event.message_id}",
                 kind=EventKind.DELETE,
                 message_id=event.message_id,
                 address=event.address,

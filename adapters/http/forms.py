@@ -49,7 +49,7 @@ def message_event(
     """
     kept = {"hash": stable_id("", text, instructions or "", model or ""), **(note or {})}
     return MessageEvent(
-        dedup_id=f"{name}/{message_id}",
+        dedup_id=f"{name}/m/{message_id}",
         kind=EventKind.COMMAND if commands and _COMMAND.match(text) else EventKind.MESSAGE,
         message_id=message_id,
         address=address,

@@ -121,7 +121,7 @@ class NativeApi:
         # the same press again is the same event: an approval is good for one run
         message_id = stable_id("act_", name, button, value)
         event = MessageEvent(
-            dedup_id=f"{name}/{message_id}",
+            dedup_id=f"{name}/a/{message_id}",
             kind=EventKind.ACTION,
             message_id=message_id,
             address=address,

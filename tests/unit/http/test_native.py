@@ -257,6 +257,16 @@ async def test_a_message_can_be_taken_back(house: House) -> None:
     assert (await pending)[1]["fate"] == "cancelled"
 
 
+async def test_no_id_of_a_client_meets_an_event_of_another_kind(house: House) -> None:
+    pending = asyncio.create_task(post(house, text="wait x", id="one"), name="one")
+    await until(lambda: house.gateway.runs)
+    for name in ("c/one", "cancel/one", "m/one", "a/one"):
+        assert (await post(house, text="x", id=name, session=name))[1]["fate"] == "answered"
+    async with house.client.delete("/api/messages/one") as answer:
+        assert answer.status == 202
+    assert (await pending)[1]["fate"] == "cancelled"
+
+
 async def test_after_a_restart_answers_are_still_there(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         await post(house, text="before", id="old")
