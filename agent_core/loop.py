@@ -23,7 +23,7 @@ from agent_core.seat import Seat
 from agent_core.settle import settled
 from agent_core.tool_calls import NOT_RUN, UNKNOWN_AFTER_CRASH, Calls, Outcome
 from agent_core.turn import Budget, Final, TurnContext, TurnUsage
-from state.errors import StateError
+from state.errors import Conflict, StateError
 from state.ids import RowId
 from state.records import NewMessage, ToolCall, ToolStatus, TranscriptMessage, TurnState
 
@@ -204,14 +204,15 @@ class _Turn:
 
     async def _steer(self) -> None:
         """What people have said meanwhile joins the turn as rows of its own."""
-        inputs = self._c.steering.take()
-        if not inputs:
-            return
-        new = self._compose(inputs)
-        event_ids = [event_id for entry in inputs for event_id in entry.event_ids]
-        ids = await settled(self._c.store.turns.steer(self._c.lease, event_ids, new), "steer")
-        self._take(new, ids)
-        log.info("turn.steered", turn=self._c.lease.turn_id, inputs=len(inputs))
+        for entry in self._c.steering.take():
+            new = self._compose([entry])
+            write = self._c.store.turns.steer(self._c.lease, entry.event_ids, new)
+            try:
+                self._take(new, await settled(write, "steer"))
+            except Conflict:  # deleted or answered otherwise meanwhile: it does not join, the turn goes on
+                log.info("turn.not_steered", turn=self._c.lease.turn_id, events=entry.event_ids)
+            else:
+                log.info("turn.steered", turn=self._c.lease.turn_id, events=entry.event_ids)
 
     # -- the end
 

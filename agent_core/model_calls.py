@@ -52,7 +52,7 @@ class Caller:
             self._retries -= 1
             self._seconds -= spent
             self.usage = replace(self.usage, retries=self.usage.retries + 1)
-            self._context.emit(Waiting(text=f"The model cannot be reached; next try in {delay:.0f} s."))
+            self._context.emit(Waiting(text=f"The model cannot be reached; next try in {max(delay, 1.0):.0f} s."))
             await self._context.sleep(delay)
 
     def _delay(self, error: ModelUnavailable, tries: int) -> float:

@@ -20,7 +20,7 @@ UNDECLARED = "undeclared"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
     """How a request relates to the one before: bytes of tools, system and messages that both begin with,
-    and, where the old one is not wholly contained, why."""
+    and the boundary between them: declared, or found where the old one is not wholly contained."""
 
     prefix_bytes: int
     break_reason: str | None
@@ -72,7 +72,8 @@ class Prefixes:
         if before is None:
             return Shared(prefix_bytes=0, break_reason=reason or FIRST)
         if equal == len(before.hashes):
-            return Shared(prefix_bytes=size, break_reason=None)
+            # A boundary counts although no byte differs: another model has another cache.
+            return Shared(prefix_bytes=size, break_reason=reason)
         if reason is None:
             log.warning("prefix.broken", session=session_id, parts=len(before.hashes), equal=equal)
         return Shared(prefix_bytes=size, break_reason=reason or UNDECLARED)

@@ -34,6 +34,8 @@ UNKNOWN_AFTER_CRASH = (
 NOT_RUN = "This call did not run: the turn was ended before. Nothing was done."
 INTERRUPTED = "This call was interrupted while it ran. A part of its effect may have happened."
 IGNORED = "This call did not end when it was told to, and goes on out of reach. Its outcome is unknown."
+LONGEST_RESULT = 200_000
+"""Characters. Tools have bounds of their own; one without must not fill the model's window for good."""
 _POLL = 15.0
 """Seconds after which a wait that had no bound (a person was asked) looks at its bound again."""
 
@@ -120,6 +122,9 @@ class Calls:
                 if not task.cancelled() and (error := task.exception()) is not None:
                     log.warning("call.failed_while_cancelled", row=task.get_name(), error=type(error).__name__)
             raise cancelled
+        errors = [error for task in tasks if (error := task.exception()) is not None]
+        if errors:
+            raise errors[0]
         return [task.result() for task in tasks]
 
     async def _one(
@@ -248,7 +253,7 @@ class Calls:
         result = task.result()
         return Outcome(
             status=ToolStatus.DONE if result.ok else ToolStatus.FAILED,
-            content=result.content or "(no output)",
+            content=text.cut(result.content, LONGEST_RESULT) or "(no output)",
             summary=result.summary,
             extract=result.extract or None,
         )

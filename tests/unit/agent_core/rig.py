@@ -33,7 +33,10 @@ FATES = {
     TurnState.INTERRUPTED: Fate.CANCELLED,
     TurnState.FAILED: Fate.FAILED,
 }
-DOT = Image(mime="image/png", data="iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+DOT = Image(
+    mime="image/png",
+    data="iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+)
 
 
 @dataclass
@@ -41,7 +44,9 @@ class FakeTool:
     """A tool that does what the test says. `runs` are the arguments of every run."""
 
     name: str
-    work: Callable[[Mapping[str, Any], ToolContext], Any] = lambda arguments, _: ToolResult(content=str(dict(arguments)))
+    work: Callable[[Mapping[str, Any], ToolContext], Any] = lambda arguments, _: ToolResult(
+        content=str(dict(arguments))
+    )
     parallel: bool = False
     group: str = "test"
     parameters: str = '{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}'
@@ -154,8 +159,15 @@ class Rig:
         self.count += 1
         row = await self.store.inbox.accept(
             NewEvent(
-                dedup_id=f"{self.session.id}:{self.count}:{id(self)}", platform="test", account="a", kind="message",
-                key=self.key, message_id=str(self.count), sender_id="1", payload="{}", received_at=self.clock.utc(),
+                dedup_id=f"{self.session.id}:{self.count}:{id(self)}",
+                platform="test",
+                account="a",
+                kind="message",
+                key=self.key,
+                message_id=str(self.count),
+                sender_id="1",
+                payload="{}",
+                received_at=self.clock.utc(),
             )
         )
         return row.event_id
@@ -173,11 +185,28 @@ class Rig:
 
     def context(self, lease: TurnLease, *inputs: Input, resume: bool = False, **more: Any) -> TurnContext:
         return TurnContext(
-            store=self.store, lease=lease, key=self.key, session=self.session, inputs=inputs, resume=resume,
-            models=self.models, registry=Registry(self.tools), disabled=self.disabled, emit=self.events.append,
-            steering=self.steering, ask=self.ask, processes=NoLedger(), home=self.home, root=self.home,
-            budget=self.budget, prompt=self.prompt, clock=self.clock, prefixes=self.prefixes, sleep=self.sleep,
-            jitter=lambda seconds: seconds, **more,
+            store=self.store,
+            lease=lease,
+            key=self.key,
+            session=self.session,
+            inputs=inputs,
+            resume=resume,
+            models=self.models,
+            registry=Registry(self.tools),
+            disabled=self.disabled,
+            emit=self.events.append,
+            steering=self.steering,
+            ask=self.ask,
+            processes=NoLedger(),
+            home=self.home,
+            root=self.home,
+            budget=self.budget,
+            prompt=self.prompt,
+            clock=self.clock,
+            prefixes=self.prefixes,
+            sleep=self.sleep,
+            jitter=lambda seconds: seconds,
+            **more,
         )
 
     async def commit(self, lease: TurnLease, final: Final, *inputs: Input) -> Final:

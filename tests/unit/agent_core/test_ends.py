@@ -37,7 +37,8 @@ async def test_half_an_answer_does_not_become_history(tmp_path: Path) -> None:
         assert final.text == "Stopped: it was stopped."
         rows = await rig.rows()
         assert [(row.role, row.content) for row in rows] == [
-            ("user", "go"), ("assistant", "[No answer to this message. Stopped: it was stopped.]"),
+            ("user", "go"),
+            ("assistant", "[No answer to this message. Stopped: it was stopped.]"),
         ]
         await _valid(rig)
 
@@ -118,14 +119,18 @@ async def test_a_tool_has_a_time_bound_of_its_own(tmp_path: Path) -> None:
         return ToolResult(content="never")
 
     budget = Budget(tool_seconds=0.02, cancel_seconds=0.5)
-    async with opened(tmp_path, scripted(calls(("slow", "{}")), "ok"), tools=[FakeTool("slow", slow)], budget=budget) as rig:
+    async with opened(
+        tmp_path, scripted(calls(("slow", "{}")), "ok"), tools=[FakeTool("slow", slow)], budget=budget
+    ) as rig:
         assert (await rig.say("go")).text == "ok"
         assert "longer than 0.02 s" in (await rig.rows())[2].content
 
 
 async def test_the_time_in_which_a_person_is_asked_does_not_count(tmp_path: Path) -> None:
     tool = AskingTool("act")
-    async with opened(tmp_path, scripted(calls(("act", "{}")), "ok"), tools=[tool], budget=Budget(tool_seconds=0.02)) as rig:
+    async with opened(
+        tmp_path, scripted(calls(("act", "{}")), "ok"), tools=[tool], budget=Budget(tool_seconds=0.02)
+    ) as rig:
         rig.ask.waits = asyncio.Event()
         task, lease, entry, _ = await rig.start("go")
         await until(lambda: rig.ask.asked)
@@ -181,13 +186,22 @@ async def _dead_turn(rig: Rig, *statuses: ToolStatus) -> None:
     entry = await rig.input("restart the gateway")
     lease = await rig.lease()
     await rig.store.turns.begin(
-        lease, rig.key, entry.event_ids, [NewMessage(role="user", content="restart the gateway", wire='{"role":"user","content":"restart the gateway"}')]
+        lease,
+        rig.key,
+        entry.event_ids,
+        [
+            NewMessage(
+                role="user", content="restart the gateway", wire='{"role":"user","content":"restart the gateway"}'
+            )
+        ],
     )
     made = tuple(ToolCall(id=f"c{n}", name="act", arguments=f'{{"n":{n}}}') for n in range(len(statuses)))
     if made:
         said = NewMessage(role="assistant", content="", wire=rig.models[0].wire_assistant("", made), tool_calls=made)
         rows = [
-            NewMessage(role="tool", content="", tool_call_id=call.id, tool_name=call.name, tool_status=ToolStatus.PLANNED)
+            NewMessage(
+                role="tool", content="", tool_call_id=call.id, tool_name=call.name, tool_status=ToolStatus.PLANNED
+            )
             for call in made
         ]
         ids = await rig.store.turns.append(lease, [said, *rows])
@@ -200,7 +214,7 @@ async def _dead_turn(rig: Rig, *statuses: ToolStatus) -> None:
     await rig.store.leases.release(lease)
 
 
-async def _turn_id(rig: Rig):  # type: ignore[no-untyped-def]  # noqa: ANN202
+async def _turn_id(rig: Rig):  # type: ignore[no-untyped-def]
     turn = await rig.store.turns.latest(rig.session.id)
     assert turn is not None
     return turn.id

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from agent_core.events import StepCommitted, TextDelta, TextReset, ToolEnded, ToolStarted, Waiting
 from agent_core.loop import Budget, run_turn
@@ -44,7 +45,9 @@ async def test_a_call_is_planned_started_and_done_in_that_order(tmp_path: Path) 
         return ToolResult(content="seven", summary="found", extract="looked")
 
     tool = FakeTool("look", look)
-    async with opened(tmp_path, scripted(calls(("look", '{"n":1}'), text="Let me see."), "It is seven."), tools=[tool]) as rig:
+    async with opened(
+        tmp_path, scripted(calls(("look", '{"n":1}'), text="Let me see."), "It is seven."), tools=[tool]
+    ) as rig:
         final = await rig.say("what?")
         assert seen == [ToolStatus.STARTED]
         assert final.text == "It is seven."
@@ -76,7 +79,10 @@ async def test_parallel_calls_run_together_and_stand_in_source_order(tmp_path: P
         await rig.say("go")
         assert order == ["write", "read", "read", "write"]
         assert [row.content for row in await rig.rows() if row.role == "tool"] == [
-            "written", "{'n': 1}", "{'n': 2}", "written",
+            "written",
+            "{'n': 1}",
+            "{'n': 2}",
+            "written",
         ]
 
 
@@ -200,9 +206,7 @@ async def test_a_delay_beyond_the_budget_is_told_and_not_waited_for(tmp_path: Pa
         assert rig.slept == []
 
 
-@pytest.mark.parametrize(
-    ("budget", "tries"), [(Budget(retries=2), 3), (Budget(retries=50, retry_seconds=10.0), 5)]
-)
+@pytest.mark.parametrize(("budget", "tries"), [(Budget(retries=2), 3), (Budget(retries=50, retry_seconds=10.0), 5)])
 async def test_the_retries_of_a_turn_have_one_budget(tmp_path: Path, budget: Budget, tries: int) -> None:
     model = scripted(*[ERR] * 60)
     async with opened(tmp_path, model, budget=budget) as rig:
@@ -221,9 +225,7 @@ async def test_the_budget_of_retries_spans_the_steps_of_a_turn(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("fault", "told"), [("refused", "refused"), ("key", "key"), ("context", "/new")])
-async def test_a_lasting_fault_is_told_at_once_and_the_next_turn_works(
-    tmp_path: Path, fault: str, told: str
-) -> None:
+async def test_a_lasting_fault_is_told_at_once_and_the_next_turn_works(tmp_path: Path, fault: str, told: str) -> None:
     model = scripted(ScriptedStep(error=fault))  # type: ignore[arg-type]
     async with opened(tmp_path, model) as rig:
         final = await rig.say("hi")
@@ -290,7 +292,9 @@ async def test_a_model_that_cannot_be_asked_yet_is_waited_for(tmp_path: Path) ->
 
 @pytest.mark.parametrize("finish", ["stop", "length"])
 @pytest.mark.parametrize("step", [ScriptedStep(), ScriptedStep(text=" \n\t "), ScriptedStep(reasoning="hmm")])
-async def test_B55_an_empty_answer_is_asked_again_once_then_told(tmp_path: Path, step: ScriptedStep, finish: str) -> None:
+async def test_B55_an_empty_answer_is_asked_again_once_then_told(
+    tmp_path: Path, step: ScriptedStep, finish: str
+) -> None:
     from dataclasses import replace
 
     empty = replace(step, finish=finish)  # type: ignore[arg-type]
@@ -335,7 +339,7 @@ class Defective(ScriptedModel):
 
     fault: Exception = KeyError("boom")
 
-    async def stream(self, request: object):  # type: ignore[no-untyped-def,override]  # noqa: ANN201
+    async def stream(self, request: object):  # type: ignore[no-untyped-def,override]
         if self.count == 0:
             self.count += 1
             raise self.fault
@@ -437,7 +441,14 @@ async def test_history_and_instructions_of_a_stateless_client(tmp_path: Path) ->
         history = (("user", "one"), ("assistant", "two"), ("user", " "))
         await rig.say("three", history=history, instructions="Speak Latin.")
         await rig.say("four", history=(("user", "not again"),))
-        assert [row.content for row in await rig.rows()] == ["one", "two", "three", "echo 1: three", "four", "echo 2: four"]
+        assert [row.content for row in await rig.rows()] == [
+            "one",
+            "two",
+            "three",
+            "echo 1: three",
+            "four",
+            "echo 2: four",
+        ]
         session = await rig.store.sessions.get(rig.session.id)
         assert session is not None
         assert "Speak Latin." in json.loads(session.prompt or "")["system"]
@@ -446,8 +457,9 @@ async def test_history_and_instructions_of_a_stateless_client(tmp_path: Path) ->
 
 async def test_the_final_row_is_the_models_own_bytes(tmp_path: Path) -> None:
     class Odd(ScriptedModel):
-        async def stream(self, request: object):  # type: ignore[no-untyped-def,override]  # noqa: ANN202
-            async for piece in super().stream(request):  # type: ignore[arg-type]
+        async def stream(self, request: object):  # type: ignore[no-untyped-def,override]
+            async for given in super().stream(request):  # type: ignore[arg-type]
+                piece = given
                 if isinstance(piece, Completion):
                     from dataclasses import replace
 
@@ -459,3 +471,50 @@ async def test_the_final_row_is_the_models_own_bytes(tmp_path: Path) -> None:
         assert final.rows[0].wire == '{"role":"assistant","content":"x","odd":true}'
 
 
+async def test_a_message_that_is_deleted_before_it_joins_does_not_join(tmp_path: Path) -> None:
+    async def look(arguments: object, context: object) -> ToolResult:
+        for text in ("gone", "kept"):
+            rig.steering.waiting.append(await rig.input(text))
+        await rig.store.inbox.settle(rig.steering.waiting[0].event_ids[0], Fate.CANCELLED, "deleted")
+        return ToolResult(content="seen")
+
+    async with opened(tmp_path, scripted(calls(("look", "{}")), "ok"), tools=[FakeTool("look", look)]) as rig:
+        assert (await rig.say("go")).text == "ok"
+        assert [row.content for row in await rig.rows() if row.role == "user"] == ["go", "kept"]
+
+
+async def test_a_result_without_bounds_is_cut(tmp_path: Path) -> None:
+    tool = FakeTool("look", lambda *_: ToolResult(content="x" * 500_000))
+    async with opened(tmp_path, scripted(calls(("look", "{}")), "ok"), tools=[tool]) as rig:
+        await rig.say("go")
+        assert len((await rig.rows())[2].content) == 200_000
+
+
+async def test_B78_no_words_of_people_or_models_are_logged(tmp_path: Path) -> None:
+    model = scripted(
+        ScriptedStep(error="unavailable", text="verysecret"),
+        calls(("look", '{"n":4711}'), text="verysecret"),
+        "verysecret",
+    )
+    tool = FakeTool("look", lambda *_: ToolResult(content="verysecret", summary="verysecret"))
+    async with opened(tmp_path, model, tools=[tool]) as rig:
+        with capture_logs() as logs:
+            await rig.say("verysecret", note="verysecret", author="Ann")
+        assert len(logs) >= 6
+        assert "verysecret" not in str(logs)
+        assert "4711" not in str(logs)
+
+
+async def test_usage_is_recorded_with_its_prefix_and_the_declared_reason(tmp_path: Path) -> None:
+    async with opened(tmp_path, scripted(ScriptedStep(text="a", times=2)), scripted(name="two")) as rig:
+        with capture_logs() as logs:
+            await rig.say("one")
+            await rig.say("two")
+            rig.models = rig.models[1:]
+            await rig.say("three")
+        answered = [one for one in logs if one["event"] == "model.answered"]
+        assert [one["boundary"] for one in answered] == ["new session", None, "model changed from one to two"]
+        assert answered[0]["prefix_bytes"] == 0
+        assert answered[2]["prefix_bytes"] > answered[1]["prefix_bytes"] > 500
+        total = await rig.store.usage.of_session(rig.session.id)
+        assert (total.calls, total.prefix_bytes) == (3, sum(one["prefix_bytes"] for one in answered))

@@ -83,7 +83,9 @@ def test_the_identity_is_read_or_why_not(tmp_path: Path) -> None:
 
 
 def test_a_frozen_prompt_is_restored_as_it_was() -> None:
-    frozen = Frozen(model="m", dialect="d", profile="full", system='{"é"}', tools=("a", "b"), dialects=((0, "d"), (7, "e")))
+    frozen = Frozen(
+        model="m", dialect="d", profile="full", system='{"é"}', tools=("a", "b"), dialects=((0, "d"), (7, "e"))
+    )
     assert Frozen.parse(frozen.dump()) == frozen
 
 
