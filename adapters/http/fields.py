@@ -78,6 +78,8 @@ def checked_name(value: str, where: str) -> str:
     """`value` as a name, or a problem that names `where`."""
     if not value or len(value) > 200 or not value.isprintable() or value.isspace():
         raise bad(where, f"{where} must have 1 to 200 printable characters.")
+    if value in (".", ".."):  # clients take these out of a path
+        raise bad(where, f"{where} must not be {value!r}.")
     return value
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -210,7 +211,8 @@ def message_json(answer: Answer) -> dict[str, Any]:
 def _accepted(event: MessageEvent) -> dict[str, Any]:
     line = line_of(event.address)
     session = line.rest if line.kind == "s" else None
-    return {"id": event.message_id, "session": session, "fate": "waiting", "url": f"/api/messages/{event.message_id}"}
+    url = f"/api/messages/{quote(event.message_id, safe='')}"
+    return {"id": event.message_id, "session": session, "fate": "waiting", "url": url}
 
 
 def _part_json(part: Part, pending: Pending) -> dict[str, Any]:

@@ -187,6 +187,7 @@ async def test_malformed_json_is_400(house: House, body: bytes) -> None:
         ({"text": "x", "session": "a\nb"}, "session"),
         ({"text": "x", "session": "a" * 201}, "session"),
         ({"text": "x", "id": 7}, "id"),
+        ({"text": "x", "id": ".."}, "id"),
         ({"text": "x", "wait": "no"}, "wait"),
         ({"text": "x", "images": ["http://example.org/x.png"]}, "images[0]"),
         ({"text": "x", "images": {"a": 1}}, "images"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from adapters.events import ChatAddress
 from adapters.http import desk, native, sse, waits
@@ -81,6 +82,15 @@ async def test_accepted_only_and_asked_for_later(house: House) -> None:
     await until(lambda: house.gateway.rows[0].fate == "answered")
     async with house.client.get(told["url"]) as answer:
         assert (await answer.json())["text"] == "echo[0] wait hello"
+
+
+@pytest.mark.parametrize("name", ["a/b", "a b?c#d", "50%", "\u00e9\U0001f600", "...", "%2F"])
+async def test_any_printable_id_can_be_asked_for(house: House, name: str) -> None:
+    _, told = await post(house, text="x", id=name, wait=False)
+    await until(lambda: house.gateway.rows[0].fate == "answered")
+    async with house.client.get(URL(told["url"], encoded=True)) as answer:
+        assert answer.status == 200
+        assert (await answer.json())["id"] == name
 
 
 async def test_P2_the_same_id_never_runs_twice(house: House) -> None:
