@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -122,4 +121,3 @@ async def test_broken_tool_calls_are_handed_on_for_the_loop_to_answer(
     done = await ask(model, tools=True)
     assert done.finish_reason == "tool_calls"
     assert len(done.tool_calls) == 1
-    await asyncio.sleep(0)
