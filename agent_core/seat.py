@@ -9,7 +9,7 @@ import structlog
 
 from agent_core import prompt as prompts
 from agent_core.context import Replay, extend_dialects
-from agent_core.errors import ModelUnavailable
+from agent_core.errors import ModelError
 from agent_core.models.ports import Capabilities, Request
 from agent_core.prompt import Frozen, Profile
 from agent_core.translate import dialect_of
@@ -71,7 +71,7 @@ class Seat:
         await self._read()
         try:
             await self.settle(rows)
-        except ModelUnavailable as error:
+        except ModelError as error:
             log.warning("model.not_ready", model=self.model.name, error=str(error))
             await self._freeze(rows)
 
