@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 from collections.abc import AsyncGenerator, Sequence
@@ -53,7 +54,7 @@ class EmbeddedModel:
 
     async def warm(self) -> None:
         """Start or join the server, and import the SDK meanwhile."""
-        inner = await self._connected()
+        inner, _ = await asyncio.gather(self._connected(), asyncio.to_thread(importlib.import_module, "openai"))
         await inner.warm()
 
     async def capabilities(self) -> Capabilities:
