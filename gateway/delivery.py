@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 import structlog
@@ -113,19 +113,7 @@ class Deliveries:
             chunks = render(delivery.blocks)
         # a delivery without any message could never be sent, and silence is no answer
         chunks = chunks or render((Markdown(text="(an empty answer)"),))
-        return NewDelivery(
-            id=DeliveryId(delivery.delivery_id),
-            platform=address.platform,
-            account=address.account,
-            chat=chat_queue(address),
-            address_json=address_to_json(address),
-            kind=delivery.kind.value,
-            blocks=blocks_to_json(delivery.blocks),
-            chunks=tuple(NewChunk(payload=chunk.payload, plain=chunk.plain) for chunk in chunks),
-            reply_to=delivery.reply_to,
-            edits=delivery.edits,
-            adopts=adopts,
-        )
+        return with_chunks(delivery, chunks, adopts=adopts)
 
     async def say(
         self, delivery: Delivery, *, session_id: SessionId | None = None, turn_id: TurnId | None = None
@@ -338,6 +326,26 @@ class Deliveries:
             for task in stuck:
                 log.error("delivery.stuck", task=task.get_name())
         self._quiet.set()
+
+
+def with_chunks(
+    delivery: Delivery, chunks: Sequence[RenderedChunk], *, adopts: DeliveryId | None = None
+) -> NewDelivery:
+    """The delivery as a row, with these chunks."""
+    address = delivery.address
+    return NewDelivery(
+        id=DeliveryId(delivery.delivery_id),
+        platform=address.platform,
+        account=address.account,
+        chat=chat_queue(address),
+        address_json=address_to_json(address),
+        kind=delivery.kind.value,
+        blocks=blocks_to_json(delivery.blocks),
+        chunks=tuple(NewChunk(payload=chunk.payload, plain=chunk.plain) for chunk in chunks),
+        reply_to=delivery.reply_to,
+        edits=delivery.edits,
+        adopts=adopts,
+    )
 
 
 def as_chunk(new: NewChunk) -> RenderedChunk:

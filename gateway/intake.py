@@ -26,7 +26,7 @@ from gateway.commands.base import Call, Forward, Reply, parse
 from gateway.convert import event_from_row, event_to_new
 from gateway.edits import Edits
 from gateway.inputs import build_input, scrub
-from gateway.keys import Share, line_key
+from gateway.keys import Share, line_key, person_of
 from gateway.turns import delivery_of
 from gateway.work import TurnParts, Work
 from gateway.workers import Busy, Full, Item, Workers
@@ -226,6 +226,10 @@ class Intake:
         running = self._work.running(arrival.key)
         item = self._item(arrival, text, mode)
         if running is not None and running.reason is None:
+            person = person_of(arrival.event.address.platform, arrival.event.sender.id)
+            if text and await self._p.approvals.take_text(running.turn_id, person, text):
+                await self._end(arrival, Fate.STEERED, "it answered a question of the running turn", None)
+                return
             if mode == "steer" and running.steering.may_join(item):
                 shared = arrival.event.address.chat_kind != "private"
                 running.steering.offer(item, await build_input([item], shared=shared))

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from agent_core.loop import Budget, Final, TurnContext, abandon, run_turn
-from agent_core.prompt import PromptSettings
 
 from adapters.events import Delivery, DeliveryKind, Markdown
 from adapters.ports import PlatformAdapter
+from agent_core.loop import Budget, Final, TurnContext, abandon, run_turn
 from agent_core.models.ports import Model
 from agent_core.ports import Input
+from agent_core.prompt import PromptSettings
 from agent_core.tools.registry import Registry
 from gateway.access import Access
 from gateway.approvals import Approvals
@@ -148,6 +148,7 @@ class Work:
             address=event.address,
             reply_to=event.message_id,
             lease=lease,
+            received_at=event.received_at,
             draft=drafts[0] if drafts else None,
         )
         models = parts.models(session)

@@ -59,6 +59,15 @@ class Approvals(Repository):
         """The question of a call, or None."""
         return await self._db.read(lambda tx: _for_call(tx, turn_id, call_id))
 
+    async def open_of(self, turn_id: TurnId) -> list[Approval]:
+        """The open questions of a turn, oldest first."""
+
+        def run(tx: sqlite3.Connection) -> list[Approval]:
+            query = "SELECT * FROM approvals WHERE turn_id = ? AND state = 'pending' ORDER BY seq"
+            return [rows.approval(row) for row in tx.execute(query, (turn_id,))]
+
+        return await self._db.read(run)
+
     async def answer(self, approval_id: ApprovalId, *, approve: bool, answer: str | None, by: str) -> Approval:
         """PENDING -> APPROVED or DENIED, or EXPIRED where it came too late (look at the state returned).
 
