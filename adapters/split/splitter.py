@@ -204,7 +204,7 @@ class Splitter:
 
         At most so much of the content that it is known whether it fits.
         """
-        begin = max(line.tail, start)
+        begin = _content(line, start)
         content = self._text[begin : min(line.end, begin + self._room + 2)]
         if line.start < start:
             return "", self._text[start : min(line.end, start + self._room + 2)]
@@ -228,7 +228,7 @@ class Splitter:
             if line.kind is Kind.BLANK and not said:
                 text = ""
             total += measure(text)
-            cut_off = max(line.tail, start) + len(content) < line.end
+            cut_off = _content(line, start) + len(content) < line.end
             if line.kind is not Kind.BLANK:
                 said = True
                 bare = total - len(text) + len(text.rstrip(_BLANK))
@@ -273,7 +273,7 @@ class Splitter:
         used = measure(before) + sum(measure(one.text) for one in rows[:over]) + measure(row.prefix)
         if line.fence is not None:
             used += measure(self._closing(line.fence, start, "x"))
-        begin = max(line.tail, start)
+        begin = _content(line, start)
         content_end = line.end - (2 if text.endswith("\r\n", begin, line.end) else text[line.end - 1] in "\r\n")
         stop = cuts.within(text, begin, content_end - code, self._room - used, self._unit)
         if stop <= begin:
@@ -290,3 +290,8 @@ class Splitter:
 
 def _quotes(stack: tuple[Container, ...]) -> str:
     return "> " * sum(one.width == 0 for one in stack)
+
+
+def _content(line: Line, start: int) -> int:
+    """Where the content of `line` begins in a piece that begins at `start`."""
+    return start if start > line.start else line.tail
