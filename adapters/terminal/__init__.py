@@ -1,0 +1,1 @@
+"""The terminal: `tidings chat`, interactive, piped, or for one question."""
