@@ -129,7 +129,7 @@ class Deliveries:
         self.wake(new.chat)
         return is_new
 
-    async def say_unsaved(self, address: ChatAddress, reply_to: str | None, text: str) -> bool:
+    async def say_unsaved(self, address: ChatAddress, text: str, reply_to: str | None = None) -> bool:
         """Say that the store cannot keep anything, without the store: one try, once in ten minutes a chat."""
         chat, now = chat_queue(address), self.clock.monotonic()
         adapter = self.reach.adapter(address.platform, address.account)
