@@ -7,6 +7,7 @@ the same everywhere: what is adjacent becomes one text, it is split, buttons go 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -18,6 +19,8 @@ from adapters.markdown import plain_text
 from adapters.split import split_rendered
 
 T = TypeVar("T")
+
+_LONE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +62,10 @@ def drafts(
         match block:
             case Markdown(text=text):
                 if text.strip():
-                    texts.append(text)
+                    texts.append(storable(text))
             case Media(attachment=attachment):
                 flush()
-                plain = _within(f"[file: {attachment.name}]", limits)
+                plain = _within(storable(f"[file: {attachment.name}]"), limits)
                 found.append(Draft(rendered=None, markdown="", plain=plain, media=attachment))
             case Buttons(buttons=buttons) if buttons:
                 flush()
@@ -75,8 +78,8 @@ def drafts(
 
 def _with_buttons(last: Draft[T] | None, buttons: tuple[Button, ...], limits: Limits) -> Draft[T]:
     if last is None:
-        return Draft(rendered=None, markdown="", plain=_within(choices(buttons), limits), buttons=buttons)
-    plain = f"{last.plain}\n\n{choices(buttons)}"
+        return Draft(rendered=None, markdown="", plain=_within(storable(choices(buttons)), limits), buttons=buttons)
+    plain = f"{last.plain}\n\n{storable(choices(buttons))}"
     if limits.text is not None and length_in(limits.unit)(plain) > limits.text:
         plain = last.plain
     return Draft(
@@ -113,10 +116,14 @@ _ENDLESS = Limits(text=1 << 40)
 """Splitting at no limit closes what is open."""
 
 
+def storable(text: str) -> str:
+    """`text` with lone surrogates, which can be neither stored nor sent, as U+FFFD."""
+    return text if text.isascii() else _LONE.sub("\ufffd", text)
+
+
 def to_json(data: dict[str, Any]) -> str:
-    """Compact, deterministic JSON for a payload. Lone surrogates, which cannot be stored, become U+FFFD."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    """Compact, deterministic, storable JSON for a payload."""
+    return storable(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
 
 
 def attachment_to_dict(item: Attachment) -> dict[str, Any]:

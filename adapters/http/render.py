@@ -9,6 +9,7 @@ from typing import Any
 
 from adapters.events import Block, Button, Buttons, Markdown, Media, RenderedChunk
 from adapters.limits import Limits
+from adapters.render import storable, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +53,7 @@ class HttpRenderer:
             data["buttons"] = buttons
         if files:
             data["files"] = files
-        payload = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-        return [RenderedChunk(payload=payload, plain="\n\n".join(plain))]
+        return [RenderedChunk(payload=to_json(data), plain=storable("\n\n".join(plain)))]
 
 
 def read_chunk(chunk: RenderedChunk) -> Said:

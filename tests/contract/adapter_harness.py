@@ -1,0 +1,197 @@
+"""What the contract suite of the adapters needs of each: write one class here to add a platform.
+
+A harness owns the other side of the wire: it lets a person say something there, tells whether the
+platform was told that we have it, and what is shown there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from adapters.errors import AdapterError, AuthFailed, Gone, NotReady, OutcomeUnknown, Rejected, RetryAfter
+from adapters.events import ChatAddress, Sender
+from adapters.http.adapter import HttpAdapter
+from adapters.http.auth import PRINCIPAL
+from adapters.http.errors import HttpProblem
+from adapters.http.lines import address_of
+from adapters.http.settings import HttpSettings
+from adapters.limits import Limits
+from adapters.memory.adapter import BareMemoryAdapter, LiveMemoryAdapter, MemoryAdapter
+from adapters.ports import PlatformAdapter
+from adapters.terminal.adapter import TerminalAdapter
+from adapters.terminal.piped import PipedFront
+from tests.counterparts.small_gateway import SmallGateway
+
+
+class Harness(ABC):
+    """One adapter with its counterpart. `open` is entered once; the adapter is not running yet then."""
+
+    adapter: PlatformAdapter
+    address: ChatAddress
+    confirms = True
+    """Whether the platform is told that we have a message (else `confirmed` is not asked)."""
+    repeats = True
+    """Whether the platform may tell the same message again (`hear` with the same id)."""
+    idempotent = True
+    """Whether the same key sent twice is shown once."""
+    shows = True
+    """Whether a chunk can be seen (`seen`) without anybody asking for it."""
+    faults: Mapping[type[AdapterError], Callable[[], None]] = {}
+    """How to make the next send fail, by the error that must come of it."""
+
+    @asynccontextmanager
+    @abstractmethod
+    async def open(self, gateway: SmallGateway, folder: Path) -> AsyncIterator[None]:
+        """Make the counterpart and `self.adapter`; end the counterpart afterwards."""
+        yield
+
+    @abstractmethod
+    async def hear(self, text: str, message_id: str) -> None:
+        """A person says `text`. Returns when the platform is told, or may return before."""
+
+    def confirmed(self) -> int:
+        """How many messages the platform knows to be with us."""
+        return 0
+
+    async def seen(self) -> str:
+        """Everything that is shown at the other side."""
+        return ""
+
+
+class MemoryHarness(Harness):
+    """Memory, with all abilities."""
+
+    make: Callable[..., BareMemoryAdapter] = MemoryAdapter
+
+    def __init__(self) -> None:
+        self._confirmed = 0
+
+    @asynccontextmanager
+    async def open(self, gateway: SmallGateway, folder: Path) -> AsyncIterator[None]:
+        self.memory = type(self).make(limits=Limits(text=300, unit="utf16"))
+        self.adapter, self.address = self.memory, self.memory.address("chat")
+        self.faults = {
+            type(error): lambda error=error: self.memory.room.fail("send", error)  # type: ignore[misc]
+            for error in (NotReady(), RetryAfter(2.0), AuthFailed(), Rejected(), Gone(), OutcomeUnknown())
+        }
+        yield
+
+    async def hear(self, text: str, message_id: str) -> None:
+        await self.memory.hear(text, message_id=message_id)
+        self._confirmed += 1
+
+    def confirmed(self) -> int:
+        return self._confirmed
+
+    async def seen(self) -> str:
+        return "\n".join(self.memory.room.texts())
+
+
+class BareMemoryHarness(MemoryHarness):
+    """Memory, without any ability."""
+
+    make = BareMemoryAdapter
+
+
+class LiveMemoryHarness(MemoryHarness):
+    """Memory that streams."""
+
+    make = LiveMemoryAdapter
+
+
+class TerminalHarness(Harness):
+    """The terminal behind pipes."""
+
+    confirms = False
+    repeats = False
+
+    @asynccontextmanager
+    async def open(self, gateway: SmallGateway, folder: Path) -> AsyncIterator[None]:
+        (read_in, self._in), (self._out, write_out) = os.pipe(), os.pipe()
+        os.set_blocking(self._out, False)
+        self._shown = ""
+        stdin = os.fdopen(read_in, "rb", closefd=False)  # its thread ends after the writing end is closed
+        self.adapter = TerminalAdapter(
+            PipedFront(stdin, write_out, write_out),
+            chat_id="line-1",
+            sender=Sender(id="ann", name="Ann"),
+            conversations=gateway,
+        )
+        self.address = self.adapter.address
+        try:
+            yield
+        finally:
+            os.close(self._in)
+            await asyncio.sleep(0.01)
+            for descriptor in (read_in, self._out, write_out):
+                os.close(descriptor)
+
+    async def hear(self, text: str, message_id: str) -> None:
+        os.write(self._in, text.encode() + b"\n")
+
+    async def seen(self) -> str:
+        for _ in range(200):  # what is told aside is written by a thread
+            try:
+                self._shown += os.read(self._out, 65536).decode()
+            except BlockingIOError:
+                await asyncio.sleep(0.005)
+            else:
+                break
+        return self._shown
+
+
+class HttpHarness(Harness):
+    """HTTP: a client posts and does not wait. What is sent is for whoever waits, so that nothing is shown."""
+
+    shows = False
+
+    def __init__(self) -> None:
+        self._confirmed = 0
+
+    @asynccontextmanager
+    async def open(self, gateway: SmallGateway, folder: Path) -> AsyncIterator[None]:
+        settings = HttpSettings.model_validate({"enabled": True, "port": 0, "key": "a-key-of-this-test-only"})
+        self.adapter = HttpAdapter(settings, conversations=gateway, models=lambda: ["small"], files=folder / "http")
+        self.address = address_of("default", "s", "main")
+
+        @web.middleware
+        async def known(
+            request: web.Request, handler: Callable[[web.Request], web.StreamResponse]
+        ) -> web.StreamResponse:
+            request[PRINCIPAL] = "default"
+            try:
+                return await handler(request)  # type: ignore[misc,no-any-return]
+            except (AdapterError, HttpProblem) as error:  # the server of the gateway turns these into answers
+                return web.json_response({"error": str(error)}, status=503)
+
+        app = web.Application(middlewares=[known])  # type: ignore[list-item]
+        for route in self.adapter.routes():
+            app.router.add_route(route.method, route.path, route.handler)
+        async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as self._client:
+            yield
+
+    async def hear(self, text: str, message_id: str) -> None:
+        body = {"text": text, "message_id": message_id, "wait": False}
+        async with self._client.post("/api/messages", json=body, headers={"Idempotency-Key": message_id}) as reply:
+            self._confirmed += reply.status == 202
+
+    def confirmed(self) -> int:
+        return self._confirmed
+
+
+HARNESSES: tuple[type[Harness], ...] = (
+    MemoryHarness,
+    BareMemoryHarness,
+    LiveMemoryHarness,
+    TerminalHarness,
+    HttpHarness,
+)
