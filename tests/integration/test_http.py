@@ -42,7 +42,7 @@ class House:
         return f"http://127.0.0.1:{self.daemon.port}"
 
     def sdk(self, key: str = KEY) -> AsyncOpenAI:
-        return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key)
+        return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, timeout=20.0)
 
     def client(self, key: str = KEY) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(self.url, headers={"Authorization": f"Bearer {key}"})
@@ -70,7 +70,7 @@ def user(text: str) -> list[Any]:
 
 async def test_completions_through_the_whole_daemon(house: House) -> None:
     house.model.script(
-        Step(text="good day", when="hello"), Step(text="streamed words of it", when="stream", hold_after=1)
+        Step(text="good day", when="hello"), Step(text="streamed words of it", when="stream", hold_after=2)
     )
     async with house.sdk() as sdk:
         done = await sdk.chat.completions.create(model="default", messages=user("hello"))
