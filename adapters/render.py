@@ -175,6 +175,8 @@ class PlainRenderer:
 
 def read_said(chunk: RenderedChunk) -> Said:
     """What `PlainRenderer` wrote. Raises `Rejected` for a payload that it did not write."""
+    if not chunk.payload:
+        return Said(text=chunk.plain)
     try:
         data = json.loads(chunk.payload)
         media = data.get("media")

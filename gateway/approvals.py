@@ -15,6 +15,7 @@ from typing import Any, Literal
 import structlog
 
 from adapters.events import Block, Button, Buttons, ChatAddress, Delivery, DeliveryKind, Markdown
+from adapters.ports import CanEdit
 from agent_core.tools.ports import Ask, RightsRole
 from gateway.convert import address_from_dict, address_to_dict
 from gateway.delivery import Deliveries
@@ -66,9 +67,7 @@ class Approvals:
         self._settings: Callable[[], ApprovalSettings] = settings if callable(settings) else lambda: settings
         self._waiting: dict[ApprovalId, asyncio.Event] = {}
 
-    def for_turn(
-        self, lease: TurnLease, address: ChatAddress, *, sender_id: str, reply_to: str | None = None
-    ) -> Ask:
+    def for_turn(self, lease: TurnLease, address: ChatAddress, *, sender_id: str, reply_to: str | None = None) -> Ask:
         """How this turn asks: at `address` (its own thread), `sender_id` being the person of the turn."""
         return _TurnAsk(self, lease, address, person_of(address.platform, sender_id), reply_to)
 
@@ -159,9 +158,9 @@ class Approvals:
                 ),
             )
             row = await self._wait(row, asker, blocks)
-        elif self._is_old(row):
+        elif row.state is ApprovalState.APPROVED and self._is_old(row):
             # it was allowed, but the daemon was down until long after: that consent is not for now
-            await self._tell_late(row, "The approval is too old by now. Nothing was run.")
+            await self._close(row, "The approval is too old by now. Nothing was run.", late=True)
             return False
         return row.state is ApprovalState.APPROVED and await self._store.approvals.use(row.id)
 
@@ -235,15 +234,18 @@ class Approvals:
         fresh = await self._store.approvals.get(row.id) or row
         if fresh.state is ApprovalState.EXPIRED:
             log.info("approval.expired", approval=row.id)
-            await self._tell_late(row, "Nobody answered in time. Nothing was run.")
+            told = "Nobody answered in time."
+            await self._close(row, told if row.kind == "clarify" else f"{told} Nothing was run.", late=True)
         return fresh
 
-    async def _tell_late(self, row: Approval, told: str) -> None:
-        await self._close(row, "Nobody answered in time." if row.kind == "clarify" else told)
+    async def _close(self, row: Approval, outcome: str, *, late: bool = False) -> None:
+        """Put the outcome in the place of the question, so that no dead button stays.
 
-    async def _close(self, row: Approval, outcome: str) -> None:
-        """Put the outcome in the place of the question, so that no dead button stays; else say it."""
+        Where messages cannot be edited it is said anew only if it is `late`: whoever pressed was told."""
         about = json.loads(row.question)
+        platform = about["address"]["platform"]
+        if not late and not isinstance(self._deliveries.reach.known(platform), CanEdit):
+            return
         what = about["what"] if row.kind == "clarify" else fenced(about["what"])
         try:
             asked = await self._store.outbox.get(DeliveryId(_asks(row)))

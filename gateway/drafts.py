@@ -11,7 +11,16 @@ from collections.abc import Callable
 
 import structlog
 
-from adapters.errors import AdapterError, AuthFailed, Gone, NotReady, OutcomeUnknown, Rejected, RetryAfter, UnparsableMarkup
+from adapters.errors import (
+    AdapterError,
+    AuthFailed,
+    Gone,
+    NotReady,
+    OutcomeUnknown,
+    Rejected,
+    RetryAfter,
+    UnparsableMarkup,
+)
 from adapters.events import ChatAddress, DeliveryKind, Markdown, RenderedChunk
 from adapters.ports import CanEdit, PlatformAdapter
 from gateway.arbiter import NoTurn, Priority
