@@ -29,13 +29,13 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----)){0,20000}(?:-----END[^-]{0,60}-----)?", MASK),
-        (r"https://hooks\.slack\.com/[^\s\"'<>]+", "https://hooks.[redacted]"),
+        (r"https://hooks\.[\w-]{1,40}\.com/[^\s\"'<>]+", "https://hooks.[redacted]"),
         (r"(https://[\w.-]{0,40}\.?\w{3,12}(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/)[\w-]{20,}", r"\1" + MASK),
-        (r"\b\d{6,12}:[A-Za-z0-9_-]{30,}", MASK),  # Telegram, alone and in /bot<token>/
+        (r"\b\d{6,12}:[A-Za-z0-9_-]{30,}", MASK),  # id:secret, alone and in /bot<token>/
         (r"\bbot\d{6,12}(?::|%3[Aa])[A-Za-z0-9_-]{20,}", "bot" + MASK),
         (r"\b\d{6,12}%3[Aa][A-Za-z0-9_-]{30,}", MASK),
         (r"\bmfa\.[\w-]{20,}", MASK),
-        (r"(?<![\w-])[\w-]{23,28}\.[\w-]{6,7}\.[\w-]{27,45}(?![\w-])", MASK),  # Discord
+        (r"(?<![\w-])[\w-]{23,28}\.[\w-]{6,7}\.[\w-]{27,45}(?![\w-])", MASK),  # id.time.signature
         (r"\bxox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{6,}", MASK),
         (r"\bxapp-[A-Za-z0-9-]{6,}", MASK),
         (r"\bsy[tr]_[A-Za-z0-9_=-]{8,}", MASK),
@@ -122,9 +122,9 @@ def _forms(secret: str) -> set[str]:
     """A secret as it may be met: whole, its secret half, in a URL, in JSON, in a basic-auth header."""
     secret = secret.strip()
     bases = {secret, *secret.splitlines()}
-    if re.fullmatch(r"\d+:[A-Za-z0-9_-]{10,}", secret):  # Telegram: the id is public, the rest is not
+    if re.fullmatch(r"\d+:[A-Za-z0-9_-]{10,}", secret):  # id:secret: the id is public, the rest is not
         bases.add(secret.partition(":")[2])
-    if secret.count(".") == 2:  # Discord and JWT: the first part is an id, the last is the signature
+    if secret.count(".") == 2:  # id.time.signature and JWT: the first part is an id, the last is the signature
         bases.add(secret.rpartition(".")[2])
     forms: set[str] = set()
     for base in bases:
