@@ -30,9 +30,11 @@ CONFIGURATION = frozenset({".yaml", ".yml", ".json", ".toml"})
 PLATFORMS = re.compile("telegram|discord|slack", re.IGNORECASE)
 
 TOP_LEVEL = frozenset(
-    ["pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "config.example.yaml"]
-    + ["gateway", "agent_core", "adapters", "state", "deploy", "tests", "docs"]
-    + [".ci", ".gitignore", ".dockerignore", ".git"]
+    {
+        *("pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "config.example.yaml"),
+        *("gateway", "agent_core", "adapters", "state", "deploy", "tests", "docs"),
+        *(".ci", ".gitignore", ".dockerignore", ".git"),
+    }
 )
 ADAPTERISH = re.compile("adapter", re.IGNORECASE)
 
