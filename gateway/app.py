@@ -84,7 +84,7 @@ class Daemon:
         for warning in config.warnings:
             log.warning("config.warning", warning=warning)
         async with AsyncExitStack() as stack:
-            await asyncio.to_thread(_make_home, config)
+            await asyncio.to_thread(make_home, config)
             stack.enter_context(locks.held(await asyncio.to_thread(locks.daemon_lock, config.home)))
             owner = this_process("daemon")
             store = await stack.enter_async_context(
@@ -241,7 +241,7 @@ def _flush(core: Core) -> Any:
     return flush
 
 
-def _make_home(config: Config) -> None:
+def make_home(config: Config) -> None:
     """The state folder, readable by its user only."""
     os.umask(0o077)
     for part in ("", "files", "memories", "skills", "models", "locks", "backups"):

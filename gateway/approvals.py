@@ -99,17 +99,17 @@ class Approvals:
 
         False, and nothing done, where there is no such question: then `text` is a message like any other.
         An approval is never answered by this."""
-        for approval_id in list(self._waiting):
-            row = await self._store.approvals.get(approval_id)
-            if row is None or row.kind != "clarify" or row.turn_id != turn_id or row.asked != person:
+        if not self._waiting or not text.strip():
+            return False
+        for row in await self._store.approvals.open_of(turn_id):
+            if row.kind != "clarify" or row.asked != person:
                 continue
-            if row.state is ApprovalState.PENDING and text.strip():
-                try:
-                    answered = await self._store.approvals.answer(row.id, approve=True, answer=text, by=person)
-                except Conflict:
-                    continue
-                self._wake(row.id)
-                return answered.state is ApprovalState.APPROVED
+            try:
+                answered = await self._store.approvals.answer(row.id, approve=True, answer=text, by=person)
+            except Conflict:
+                continue
+            self._wake(row.id)
+            return answered.state is ApprovalState.APPROVED
         return False
 
     async def ended(self, turn_id: TurnId) -> None:

@@ -105,7 +105,11 @@ class Deliveries:
         address = delivery.address
         adapter = self.reach.known(address.platform)
         # a turn of a terminal that has died is ended by the daemon, which has no such adapter
-        render = (adapter.renderer if adapter is not None else registry.renderer_for(address.platform)).render
+        try:
+            renderer = adapter.renderer if adapter is not None else registry.renderer_for(address.platform)
+        except LookupError as error:
+            raise NotReady(f"there is no renderer for the platform {address.platform!r}") from error
+        render = renderer.render
         size = sum(len(block.text) for block in delivery.blocks if isinstance(block, Markdown))
         if size > LONG_TEXT:
             chunks = await asyncio.to_thread(render, delivery.blocks)
@@ -119,7 +123,7 @@ class Deliveries:
         self, delivery: Delivery, *, session_id: SessionId | None = None, turn_id: TurnId | None = None
     ) -> bool:
         """Put it in the outbox and start sending; returns after the commit. False where a delivery of that
-        id is known already, or the platform is not enabled. Raises a `StateError` where it is not kept."""
+        id is known already, or nothing can be rendered for the platform. Raises a `StateError` where it is not kept."""
         try:
             new = await self.compose(delivery)
         except NotReady as error:

@@ -21,16 +21,15 @@ from adapters.errors import (
     RetryAfter,
     UnparsableMarkup,
 )
-from adapters.events import ChatAddress, DeliveryKind, Markdown, RenderedChunk
+from adapters.events import ChatAddress, Delivery, DeliveryKind, Markdown, RenderedChunk
 from adapters.ports import CanEdit, PlatformAdapter
 from gateway.arbiter import NoTurn, Priority
-from gateway.convert import address_to_json, blocks_to_json
-from gateway.delivery import LONG_TEXT, Deliveries
+from gateway.delivery import LONG_TEXT, Deliveries, with_chunks
 from gateway.keys import chat_queue
 from gateway.settled import whole
 from state.errors import StateError
 from state.ids import ChunkId, DeliveryId, new_delivery_id
-from state.records import NewChunk, NewDelivery, StoredDelivery, TurnLease
+from state.records import StoredDelivery, TurnLease
 
 log = structlog.get_logger("gateway.streaming")
 
@@ -171,17 +170,15 @@ class Draft:
     async def _open(self, chunk: RenderedChunk) -> None:
         """Commit the row, then send its message, then record the message."""
         outbox = self._deliveries.store.outbox
-        new = NewDelivery(
-            id=new_delivery_id(),
-            platform=self._address.platform,
-            account=self._address.account,
-            chat=self._chat,
-            address_json=address_to_json(self._address),
-            kind=DeliveryKind.FINAL.value,
-            blocks=blocks_to_json((Markdown(text=chunk.plain),)),
-            chunks=(NewChunk(payload=chunk.payload, plain=chunk.plain),),
+        delivery = Delivery(
+            delivery_id=new_delivery_id(),
+            address=self._address,
+            kind=DeliveryKind.FINAL,
+            blocks=(Markdown(text=chunk.plain),),
+            created_at=self._deliveries.clock.utc(),
             reply_to=self._reply_to,
         )
+        new = with_chunks(delivery, [chunk])
         chunk_id, cancelled = await whole(outbox.open_draft(self._lease, new), "draft:open")
         if cancelled:
             await whole(outbox.drop(new.id), "draft:drop")

@@ -227,7 +227,7 @@ class Intake:
         item = self._item(arrival, text, mode)
         if running is not None and running.reason is None:
             person = person_of(arrival.event.address.platform, arrival.event.sender.id)
-            if text and await self._p.approvals.take_text(running.turn_id, person, text):
+            if text and await self._p.approvals.answer_text(running.turn_id, person, text):
                 await self._end(arrival, Fate.STEERED, "it answered a question of the running turn", None)
                 return
             if mode == "steer" and running.steering.may_join(item):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import Self, assert_never
 
@@ -59,16 +60,19 @@ class TurnStream:
         address: ChatAddress,
         reply_to: str,
         lease: TurnLease,
+        received_at: datetime | None = None,
         draft: StoredDelivery | None = None,
         settings: StreamSettings | None = None,
     ) -> None:
         """`adapter` is None where the platform is not served by this process: then nothing is shown.
-        `draft` is the open draft of a turn that is resumed."""
+        `received_at` is when the event was accepted, for the time to the first text; `draft` is the open
+        draft of a turn that is resumed."""
         self._deliveries = deliveries
         self._adapter = adapter
         self._address = address
         self._reply_to = reply_to
         self._chat = chat_queue(address)
+        self._received_at = received_at
         self._settings = settings or StreamSettings()
         self._draft: Draft | None = None
         if isinstance(adapter, CanEdit) and not isinstance(adapter, CanStream):
@@ -128,6 +132,10 @@ class TurnStream:
     def _take(self, event: AgentEvent) -> None:
         match event:
             case TextDelta(text=text):
+                if self._received_at is not None:
+                    waited = (self._deliveries.clock.utc() - self._received_at).total_seconds()
+                    self._deliveries.metrics.first_text(max(0.0, waited))
+                    self._received_at = None  # only the first text counts
                 self._parts.append(text)
                 self._status = ""
             case TextReset() | StepCommitted():

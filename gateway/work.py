@@ -148,7 +148,6 @@ class Work:
             address=event.address,
             reply_to=event.message_id,
             lease=lease,
-            received_at=event.received_at,
             draft=drafts[0] if drafts else None,
         )
         models = parts.models(session)
@@ -264,6 +263,7 @@ class Work:
                 lease, state=final.state, rows=final.rows, fates=fates, delivery=delivery, detail=final.detail
             )
         )
+        await parts.approvals.ended(lease.turn_id)
         parts.deliveries.wake()
         parts.metrics.turn(parts.clock.monotonic() - running.started, final.state.value)
         for item, (_, item_fate, detail) in zip(items, fates, strict=True):

@@ -16,10 +16,10 @@ _PAGES = 800
 def tend_index(connection: sqlite3.Connection) -> None:
     """Merge once, where a level has `usermerge` (schema.sql) segments or more. Each index is its own transaction. Raises a sqlite3 error where the lock is not free."""
     for table in _TABLES:
-        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', {_PAGES})")  # noqa: S608
+        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', {_PAGES})")
 
 
 def optimize(connection: sqlite3.Connection) -> None:
     """Merge each index into one segment. Takes long on a large database."""
     for table in _TABLES:
-        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608
+        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")

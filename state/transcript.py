@@ -7,9 +7,12 @@ from collections.abc import Sequence
 
 from state import rows
 from state import transcript_rows as table
-from state.ids import RowId, SessionId, TurnId
+from state.clock import Clock
+from state.database import Database
+from state.ids import Owner, RowId, SessionId, TurnId
 from state.lease_rows import refuse_leased
 from state.records import NewMessage, TranscriptMessage
+from state.replay import Replay
 from state.repository import Repository
 from state.session_rows import find_session, touch
 
@@ -20,9 +23,13 @@ HISTORY = TurnId("history")
 class Transcript(Repository):
     """Rows in the order of their ids, on every path."""
 
+    def __init__(self, db: Database, clock: Clock, owner: Owner) -> None:
+        super().__init__(db, clock, owner)
+        self._replay = Replay()
+
     async def load(self, session_id: SessionId) -> list[TranscriptMessage]:
         """The active rows in replay order, beginning with those that the session inherits. NotFound."""
-        return await self._db.read(lambda tx: [rows.message(row) for row in table.replay(tx, session_id)])
+        return await self._db.read(lambda tx: self._replay.load(tx, session_id))
 
     async def rows_of(self, turn_id: TurnId, *, include_inactive: bool = False) -> list[TranscriptMessage]:
         """The rows of a turn; empty where there is no such turn."""

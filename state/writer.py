@@ -198,7 +198,7 @@ class Writer:
             connection.execute("SAVEPOINT job")
         try:
             job.result = job.run(connection)
-        except Exception as error:  # noqa: BLE001 - whatever a job raises is its waiter's, not the thread's
+        except Exception as error:
             if isinstance(error, sqlite3.OperationalError) and is_busy(error):
                 raise
             if alone or not connection.in_transaction:

@@ -27,7 +27,6 @@ from adapters.terminal.front import ANSWERED, OPEN, FrontEnd, HungUp, Outcome, S
 from adapters.terminal.render import TerminalRenderer
 
 PLATFORM = "terminal"
-ACCOUNT = "local"
 PATIENCE = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Pauses, in seconds, before a message is offered again to a store that is busy."""
 LOOK_EVERY = 5.0
@@ -75,7 +74,7 @@ class TerminalAdapter:
         """`chat_id` names the line of conversation; the same id later goes on with it."""
         self.exit_code = 0
         self._front = front
-        self._address = ChatAddress(platform=PLATFORM, account=ACCOUNT, chat_id=chat_id)
+        self._address = ChatAddress(platform=PLATFORM, account=chat_id, chat_id=chat_id)
         self._sender = sender
         self._conversations = conversations
         self._title = title
@@ -85,6 +84,8 @@ class TerminalAdapter:
         self._inbox: Inbox | None = None
         self._run_id = secrets.token_hex(6)
         self._count = 0
+        self._gone = False
+        """Nobody sees what is shown any more."""
         self._questions: dict[str, _Question] = {}
         self._receipts: dict[str, Receipt] = {}
 
@@ -95,8 +96,8 @@ class TerminalAdapter:
 
     @property
     def account(self) -> str:
-        """There is one account."""
-        return ACCOUNT
+        """One a line of conversation: several terminals over one store serve each its own."""
+        return self._address.account
 
     @property
     def renderer(self) -> Renderer:
@@ -192,6 +193,8 @@ class TerminalAdapter:
             except TimeoutError:
                 question.covered = True
                 await self._front.show(Said(text=answer.text), _kind(answer), message_id)
+        if self._gone:
+            raise HungUp
         if not question.covered:
             del self._questions[message_id]
         return Outcome(
@@ -207,13 +210,18 @@ class TerminalAdapter:
         )
 
     async def _end_of(self, message_id: str, question: _Question) -> Answer | None:
-        """Wait until the message has ended; another process may have ended it, so the store is asked too."""
+        """Wait until the message has ended; another process may have ended it, so the store is asked too.
+
+        Raises `HungUp` where the front end has gone meanwhile.
+        """
         while True:
             try:
                 async with asyncio.timeout(LOOK_EVERY):
                     await question.ended.wait()
             except TimeoutError:
                 pass
+            if self._gone:
+                raise HungUp
             answer = await self._conversations.answer(self._address, message_id)
             if answer is None or answer.fate not in OPEN:
                 return answer
@@ -236,6 +244,10 @@ class TerminalAdapter:
             try:
                 await self._front.show(said, kind, reply_to)
             except HungUp as error:
+                self._gone = True
+                for waiting in self._questions.values():
+                    waiting.ended.set()
+                    waiting.shown.set()
                 raise NotReady("the terminal is closed") from error
         receipt = Receipt(message_ids=(key,), sent_at=self._now())
         self._receipts[key] = receipt

@@ -79,6 +79,7 @@ class Keyboard:
             completer=_Commands(commands),
             complete_while_typing=True,
             multiline=True,
+            reserve_space_for_menu=5,
             key_bindings=_bindings(),
             prompt_continuation=lambda width, number, soft: " " * width,
             interrupt_exception=Interrupted,

@@ -36,7 +36,7 @@ def check_ledger(home: Path, messages: int) -> None:
     assert open_events == []
     answered = rows(home, "SELECT message_id FROM inbox WHERE fate = 'answered'")
     assert len(answered) == messages
-    finals = rows(home, "SELECT turn_id, count(*) FROM deliveries WHERE kind = 'final' GROUP BY turn_id")
+    finals = rows(home, "SELECT turn_id, count(*) FROM outbox WHERE kind = 'final' GROUP BY turn_id")
     assert len(finals) == messages
     assert all(count == 1 for _, count in finals)
     assert rows(home, "SELECT id FROM turns WHERE state = 'running'") == []
@@ -102,11 +102,11 @@ async def test_B25_the_answer_that_was_committed_is_delivered_after_the_restart(
     await daemon.dead()
     calls = len(world.model.calls)
     assert rows(world.home, "SELECT fate FROM inbox") == [("answered",)]
-    assert rows(world.home, "SELECT state FROM deliveries") == [("ready",)]
+    assert rows(world.home, "SELECT state FROM outbox") == [("ready",)]
     daemon, client = await world.start()
     assert "echo" in (await client.settled("m1"))["text"]
     async with asyncio.timeout(10):
-        while rows(world.home, "SELECT state FROM deliveries") != [("sent",)]:
+        while rows(world.home, "SELECT state FROM outbox") != [("sent",)]:
             await asyncio.sleep(0.05)
     assert len(world.model.calls) == calls, "the turn was run again"
 
@@ -119,7 +119,7 @@ async def test_B26_an_accepted_answer_is_not_replayed_on_every_boot(world: World
         daemon, client = await world.start()
         await client.settled("m1")
         async with asyncio.timeout(10):
-            while rows(world.home, "SELECT state FROM deliveries") != [("sent",)]:
+            while rows(world.home, "SELECT state FROM outbox") != [("sent",)]:
                 await asyncio.sleep(0.05)
         daemon.kill()
     ((tries,),) = rows(world.home, "SELECT tries FROM chunks")
