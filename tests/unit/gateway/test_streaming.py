@@ -355,6 +355,21 @@ async def test_live_platforms_get_parts(tmp_path: Path) -> None:
         assert turn.draft is None
 
 
+async def test_the_time_to_the_first_text_is_counted_once(tmp_path: Path, adapter: MemoryAdapter) -> None:
+    async with process(tmp_path / "db", adapter) as rig:
+        lease, received = await rig.lease(HERE), rig.clock.utc()
+        rig.clock.advance(3.0)
+        one = TurnStream(
+            rig.deliveries, adapter, address=HERE, reply_to="in-1", lease=lease, received_at=received, settings=QUICK
+        )
+        async with one as turn:
+            turn.emit(TextDelta(text="a"))
+            rig.clock.advance(3.0)
+            turn.emit(TextDelta(text="b"))
+        assert rig.metrics.value("first_text_seconds_count") == 1
+        assert rig.metrics.value("first_text_seconds_sum") == 3.0
+
+
 async def test_without_an_adapter_nothing_is_shown(tmp_path: Path, adapter: MemoryAdapter) -> None:
     async with process(tmp_path / "db", adapter) as rig:
         lease = await rig.lease(HERE)
