@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from agent_core.errors import ModelUnavailable
+from agent_core.errors import ModelKeyBad, ModelUnavailable
 from agent_core.models.embedded.install import installed
 from agent_core.models.embedded.shared import POLL, Busy, Listening, Place, User
 
@@ -34,15 +34,15 @@ class Host:
     def ensure(self) -> Listening:
         """Where the living server listens; started if there is none.
 
-        Raises `ModelUnavailable`: weights or library missing, it does not come up, or it has died so
-        often of late that the next start waits (`retry_after` says how long).
+        Raises `ModelKeyBad` where the weights are missing, and `ModelUnavailable`: the library is missing, it
+        does not come up, or it has died so often of late that the next start waits (`retry_after` says how long).
         """
         if self._user is not None and self._place.is_alive():
             listening = self._place.published()
             if listening is not None:
                 return listening
         if not installed(self._home):
-            raise ModelUnavailable(
+            raise ModelKeyBad(  # nothing but the operator helps: not to be tried again within the turn
                 "the weights are not installed",
                 told="The embedded model is not installed. The operator has to run `tidings model install`.",
             )
