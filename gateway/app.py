@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from adapters import registry
+from adapters.errors import AuthFailed
 from adapters.http.settings import HttpSettings
 from adapters.ports import AdapterServices, HasRoutes, HearsClosing, PlatformAdapter
 from gateway import lifecycle, locks
@@ -118,6 +119,7 @@ class Daemon:
             clock=SYSTEM,
             status=self._status,
             mine=lambda row: row.platform in enabled,
+            on_auth_failed=self._refused,
         )
 
     def _status(self) -> list[str]:
@@ -147,7 +149,13 @@ class Daemon:
             for name, adapter in core.adapters.items():
                 if name in self._config.enabled():
                     supervisor = Supervisor(
-                        adapter, core.intake, self._health, self._metrics, SYSTEM, self._connected(core)
+                        adapter,
+                        core.intake,
+                        self._health,
+                        self._metrics,
+                        SYSTEM,
+                        connected=core.deliveries.resume,
+                        ended=core.deliveries.pause,
                     )
                     self._supervisors[name] = supervisor
                     start(supervisor.run(), f"platform:{name}")
@@ -194,11 +202,10 @@ class Daemon:
             closers=[adapter.closing for adapter in core.adapters.values() if isinstance(adapter, HearsClosing)],
         )
 
-    def _connected(self, core: Core) -> Any:
-        async def tell(adapter: PlatformAdapter) -> None:
-            core.deliveries.resume(adapter.platform)
-
-        return tell
+    def _refused(self, platform: str, error: AuthFailed) -> None:
+        """A delivery met a refusal of our credentials."""
+        if supervisor := self._supervisors.get(platform):
+            supervisor.refuse(error)
 
     async def _gauges(self, core: Core) -> None:
         """Levels for `/metrics`, every few seconds, until cancelled."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -117,7 +116,14 @@ class _Chat:
         await core.arbiter.load()
         await core.recovery.start(all_turns=False)
         supervisor = Supervisor(
-            adapter, core.intake, health, core.metrics, SYSTEM, self._connected(core), ends=True
+            adapter,
+            core.intake,
+            health,
+            core.metrics,
+            SYSTEM,
+            connected=core.deliveries.resume,
+            ended=core.deliveries.pause,
+            ends=True,
         )
         served = group.create_task(supervisor.run(), name=f"platform:{PLATFORM}")
         tasks = [
@@ -149,13 +155,6 @@ class _Chat:
             title=line.title,
             commands=core.commands.names(),
         )
-
-    @staticmethod
-    def _connected(core: Core) -> Callable[[object], Awaitable[None]]:
-        async def tell(_adapter: object) -> None:
-            core.deliveries.resume(PLATFORM)
-
-        return tell
 
     def _stages(self, core: Core) -> list[Stage]:
         async def close() -> None:

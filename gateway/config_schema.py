@@ -73,7 +73,9 @@ class NamedModel(Section):
     context_tokens: int | None = Field(
         default=None, ge=512, description="The model's window; null asks the endpoint or assumes the usual one."
     )
-    max_tokens: int | None = Field(default=None, ge=1, description="The longest answer; null leaves it to the endpoint.")
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="The longest answer; null: as the endpoint has it."
+    )
     stream: bool = Field(default=True, description="Whether answers are read as they are made.")
     tools: Literal["native", "none"] | None = Field(
         default=None, description="Whether the model can call tools; null is what the provider's models can."
@@ -106,9 +108,7 @@ class NamedModel(Section):
             context_tokens=self.context_tokens,
             stream=self.stream,
             max_tokens=self.max_tokens,
-            timeouts=Timeouts(
-                connect=self.connect_seconds, silence=self.silence_seconds, total=self.total_seconds
-            ),
+            timeouts=Timeouts(connect=self.connect_seconds, silence=self.silence_seconds, total=self.total_seconds),
             tools=self.tools,
             images=self.images,
             script=self.script,
@@ -175,9 +175,7 @@ class ToolSettings(Section):
         default=("memory", "session_search", "todo", "web"), description="What allowed people may use besides."
     )
     owners: Names = Field(default=("files", "terminal"), description="What owners may use besides.")
-    groups: Names = Field(
-        default=(), description="Of files, terminal and mcp: what owners may use in group chats too."
-    )
+    groups: Names = Field(default=(), description="Of files, terminal and mcp: what owners may use in group chats too.")
     disabled: Names = Field(default=(), description="What nobody may use; it is subtracted last.")
     root: str = Field(default="~/work", description="The only folder that files and terminal work in.")
     approvals: Literal["ask", "never"] = Field(

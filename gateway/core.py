@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
+
+from adapters.errors import AuthFailed
+from adapters.limits import Limits
+from adapters.ports import PlatformAdapter
 from agent_core.errors import ModelError
 from agent_core.loop import Budget
+from agent_core.models.factory import make_model
+from agent_core.models.ports import Model, Warmable
 from agent_core.prompt import PromptSettings
 from agent_core.tools.factory import default_registry
 from agent_core.tools.settings import TerminalSettings, ToolSettings, WebSettings
-
-from adapters.ports import PlatformAdapter
-from agent_core.models.factory import make_model
-from agent_core.models.ports import Model, Warmable
 from gateway.access import Access, AccessSettings
 from gateway.approvals import Approvals, ApprovalSettings
 from gateway.arbiter import Arbiter
@@ -189,13 +191,21 @@ def assemble(
     clock: Clock,
     status: Callable[[], list[str]],
     mine: Callable[[InboxEvent], bool],
+    on_auth_failed: Callable[[str, AuthFailed], None] | None = None,
 ) -> Core:
     """Put the core together. Pure wiring: nothing is opened and nothing runs."""
     background = Background(group)
     adapters: dict[str, PlatformAdapter] = {}
     models, rules, router = Models(config), Access(access), SessionRouter(store)
-    arbiter = Arbiter(store.holds, clock=clock, metrics=metrics)
-    deliveries = Deliveries(store=store, adapters=adapters, arbiter=arbiter, metrics=metrics, clock=clock)
+    arbiter = Arbiter(store.holds, clock=clock, metrics=metrics, limits=lambda name: _limits(adapters.get(name)))
+    deliveries = Deliveries(
+        store=store,
+        adapters=adapters,
+        arbiter=arbiter,
+        metrics=metrics,
+        clock=clock,
+        on_auth_failed=on_auth_failed,
+    )
     fates = Fates(store, adapters, metrics)
     approvals = Approvals(
         store,
@@ -254,6 +264,10 @@ def assemble(
         health=health,
         background=background,
     )
+
+
+def _limits(adapter: PlatformAdapter | None) -> Limits | None:
+    return None if adapter is None else adapter.renderer.limits
 
 
 def _put_back(workers: Workers, key: SessionKey, item: Item) -> None:

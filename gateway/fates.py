@@ -71,7 +71,7 @@ class Fates:
         found = await self._store.inbox.orphans()
         for row in found:
             turn = None if row.turn_id is None else await self._store.turns.get(row.turn_id)
-            log.error("event.orphan", event_id=row.id, turn=row.turn_id, state=None if turn is None else turn.state.value)
+            log.error("event.orphan", event_id=row.id, turn=row.turn_id, state=turn and turn.state.value)
             if turn is None:
                 requeue(row)
             else:

@@ -108,7 +108,7 @@ class Intake:
         try:
             row = await self._p.store.inbox.accept(event_to_new(event, key))
         except StateError as error:
-            log.error("inbox.unavailable", platform=event.address.platform, error=str(error))
+            log.exception("inbox.unavailable", platform=event.address.platform, error=str(error))
             raise NotReady(f"the store cannot take the event: {error}", told=str(error)) from error
         if row.is_new:
             log.info(
@@ -166,7 +166,7 @@ class Intake:
             try:
                 await self._handle(arrival)
             except StateError as error:
-                log.error("dispatch.failed", event_id=arrival.event_id, error=str(error))
+                log.exception("dispatch.failed", event_id=arrival.event_id, error=str(error))
                 await asyncio.sleep(1.0)
                 continue  # the event is still open: the same again
             except Exception:
@@ -181,7 +181,7 @@ class Intake:
                 arrival, Fate.FAILED, "a defect of mine", "Something went wrong with that; it is in the log."
             )
         except StateError as error:
-            log.error("dispatch.unsettled", event_id=arrival.event_id, error=str(error))
+            log.exception("dispatch.unsettled", event_id=arrival.event_id, error=str(error))
 
     async def _handle(self, arrival: Arrival) -> None:
         event = arrival.event
@@ -260,10 +260,9 @@ class Intake:
             return now + ALBUM_HOLD
         adapter = self._p.adapters.get(event.address.platform)
         limits = None if adapter is None else adapter.renderer.limits
-        if limits is not None and limits.text is not None:
-            # clients cut a long paste at the platform's limit, at the last blank before it
-            if length_in(limits.unit)(event.text) >= limits.text * 0.9:
-                return now + PART_HOLD
+        # clients cut a long paste at the platform's limit, at the last blank before it
+        if limits is not None and limits.text and length_in(limits.unit)(event.text) >= limits.text * 0.9:
+            return now + PART_HOLD
         return now + COLLECT_HOLD if mode == "collect" else 0.0
 
     def _put_item(self, arrival: Arrival, item: Item) -> None:
@@ -290,7 +289,8 @@ class Intake:
         await self._p.fates.conclude(
             arrival.event_id, event, reply.fate, reply.detail, delivery=notice, undo=reply.undo
         )
-        self._p.deliveries.wake()
+        if notice is not None:
+            self._p.deliveries.wake(notice.chat)
 
 
 def busy_of(settings_json: str, default: Busy) -> Busy:

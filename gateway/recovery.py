@@ -108,7 +108,8 @@ class Recovery:
     async def _forgotten(self) -> None:
         """Waiting events that neither a worker nor a lane holds (a lane was full)."""
         for row in await self._store.inbox.open_events():
-            if row.fate is Fate.WAITING and self._mine(row) and not self._intake.holds(row.key, row.id) and self._old(row):
+            lost = not self._intake.holds(row.key, row.id) and self._old(row)
+            if row.fate is Fate.WAITING and self._mine(row) and lost:
                 log.error("event.forgotten", event_id=row.id)
                 self._intake.again(row)
 

@@ -138,7 +138,7 @@ async def keep_lease(store: Store, lease: TurnLease, running: Running, clock: Cl
             await store.leases.renew(lease, ttl=LEASE_TTL)
             renewed = clock.boot()
         except LeaseLost:
-            log.error("lease.lost", turn=running.turn_id, session=running.session_id)
+            log.exception("lease.lost", turn=running.turn_id, session=running.session_id)
             break
         except StateError as error:
             log.warning("lease.renewal_failed", turn=running.turn_id, error=str(error))

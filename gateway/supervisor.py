@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
@@ -37,7 +37,8 @@ class SupervisorMetrics(Protocol):
 
 
 class Supervisor:
-    """Runs one adapter until cancelled. `connected` is called after every (re)connect."""
+    """Runs one adapter until cancelled. `connected` is told after every (re)connect, `ended` at the end of
+    every run; neither blocks."""
 
     def __init__(
         self,
@@ -46,8 +47,9 @@ class Supervisor:
         health: Health,
         metrics: SupervisorMetrics,
         clock: Clock,
-        connected: Callable[[PlatformAdapter], Awaitable[None]],
         *,
+        connected: Callable[[str], None],
+        ended: Callable[[str], None],
         ends: bool = False,
     ) -> None:
         self._adapter = adapter
@@ -56,25 +58,30 @@ class Supervisor:
         self._metrics = metrics
         self._clock = clock
         self._connected = connected
+        self._ended = ended
         self._ends = ends
         self._wake = asyncio.Event()
         self._ready_at: float | None = None
-        self._ready = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._refused: AuthFailed | None = None
 
     def wake(self) -> None:
         """Try at once (the configuration has changed)."""
         self._wake.set()
+
+    def refuse(self, error: AuthFailed) -> None:
+        """A send found out that our credentials are refused: the adapter is parked."""
+        self._refused = error
+        if self._task is not None:
+            self._task.cancel()
 
     async def run(self) -> None:
         """Serve until cancelled; with `ends`, until the adapter's run returns (the person has left)."""
         tries = 0
         while True:
             self._ready_at = None
-            announcer = asyncio.create_task(self._announce(), name=f"connected:{self._adapter.platform}")
-            try:
-                error = await self._once()
-            finally:
-                announcer.cancel()
+            error = await self._once()
+            self._ended(self._adapter.platform)
             if error is None and self._ends:
                 return
             if self._ready_at is not None and self._clock.monotonic() - self._ready_at >= STEADY:
@@ -89,8 +96,16 @@ class Supervisor:
                 continue
 
     async def _once(self) -> BaseException | None:
+        self._refused = None
+        self._task = asyncio.create_task(
+            self._adapter.run(self._inbox, self._on_ready), name=f"adapter:{self._adapter.platform}"
+        )
         try:
-            await self._adapter.run(self._inbox, self._on_ready)
+            await self._task
+        except asyncio.CancelledError:
+            if self._refused is None:
+                raise
+            return self._refused
         except AdapterError as error:
             return error
         except Exception as error:
@@ -102,13 +117,7 @@ class Supervisor:
         self._ready_at = self._clock.monotonic()
         self._health.connected(self._adapter.platform)
         log.info("adapter.connected", platform=self._adapter.platform, account=self._adapter.account)
-        self._ready.set()
-
-    async def _announce(self) -> None:
-        while True:
-            await self._ready.wait()
-            self._ready.clear()
-            await self._connected(self._adapter)
+        self._connected(self._adapter.platform)
 
     def _judge(self, error: BaseException | None, tries: int) -> float:
         """How long to wait, told to the health page and the log."""

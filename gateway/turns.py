@@ -64,7 +64,6 @@ class Turns:
         while left:
             try:
                 await self._attempt(key, left)
-                return
             except LeaseLost:
                 log.exception("turn.fenced", key=key)
             except StoreFull as error:
@@ -72,6 +71,8 @@ class Turns:
                 await self._p.deliveries.say_unsaved(left[0].event.address, UNSAVED, left[0].event.message_id)
             except StateError as error:
                 log.exception("store.unavailable", key=key, error=str(error))
+            else:
+                return
             await asyncio.sleep(delay)
             delay = min(delay * 2, 30.0)
             left = await self._refresh(left)
@@ -137,7 +138,7 @@ class Turns:
             await self._p.fates.conclude(
                 item.event_id, item.event, fate, detail, delivery=notice if item is first else None
             )
-        self._p.deliveries.wake()
+        self._p.deliveries.wake(notice.chat)
 
     async def _lease(self, session: Session, turn_id: TurnId, items: Sequence[Item]) -> TurnLease | None:
         """Take the lease; where another process holds the session, say so once and wait for it.

@@ -148,6 +148,7 @@ class Work:
             address=event.address,
             reply_to=event.message_id,
             lease=lease,
+            received_at=event.received_at,
             draft=drafts[0] if drafts else None,
         )
         models = parts.models(session)
@@ -264,7 +265,8 @@ class Work:
             )
         )
         await parts.approvals.ended(lease.turn_id)
-        parts.deliveries.wake()
+        if delivery is not None:
+            parts.deliveries.wake(delivery.chat)
         parts.metrics.turn(parts.clock.monotonic() - running.started, final.state.value)
         for item, (_, item_fate, detail) in zip(items, fates, strict=True):
             parts.fates.announce(item.event.address, item.event.message_id, item_fate, detail)

@@ -33,9 +33,13 @@ def run(config: ConfigOption = None) -> None:
 @app.command()
 def chat(
     config: ConfigOption = None,
-    resume: Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last terminal conversation.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--continue", "-c", help="Go on with the last terminal conversation.")
+    ] = False,
     session: Annotated[str | None, typer.Option("--session", help="Go on with this session.")] = None,
-    prompt: Annotated[str | None, typer.Option("--prompt", "-p", help="Ask one question, print the answer, end.")] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", "-p", help="Ask one question, print the answer, end.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Talk with the agent in this terminal. Works with and without the daemon.
@@ -104,4 +108,3 @@ def run_cli(args: Sequence[str]) -> int:
         return 0
     except OSError as error:
         return fail(str(error), ExitCode.FAULT)
-
