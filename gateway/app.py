@@ -7,6 +7,7 @@ A stop goes the other way, in stages that are bounded and name what they leave.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
@@ -135,6 +136,7 @@ class Daemon:
         def start(work: Coroutine[Any, Any, None], name: str) -> None:
             self._tasks.append(group.create_task(work, name=name))
 
+        start(core.models.warm(), "warm-up")  # a thread imports the SDK while we wait for the disk
         self._make_adapters(core)
         await core.arbiter.load()
         await core.recovery.start(all_turns=True)
@@ -162,7 +164,8 @@ class Daemon:
             self._health.intake_running()
             self._notifier.ready(f"serving {', '.join(self._config.enabled()) or 'nothing but health'}")
             log.info("daemon.ready", platforms=list(self._config.enabled()), http=server.address)
-            start(core.models.warm(), "warm-up")
+            gc.freeze()  # what is there now stays: no later collection need look at it
+            gc.enable()
             await self._stop.asked.wait()
             self._health.stopping()
             self._notifier.stopping()
