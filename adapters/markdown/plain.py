@@ -56,7 +56,7 @@ def _lines(block: Block) -> list[str]:
         case List():
             return _list(block)
         case CodeBlock():
-            return block.text.split("\n")
+            return (block.text or block.info).split("\n")  # a fence without content has only its info to show
         case Table():
             return [" | ".join(inline_text(cell) for cell in row) for row in (block.head, *block.rows)]
         case Rule():

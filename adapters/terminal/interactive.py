@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -45,6 +46,8 @@ class InteractiveFront:
         self._drawing: asyncio.TimerHandle | None = None
         self._paused = False
         self._asked: asyncio.Queue[tuple[Button, ...]] = asyncio.Queue(maxsize=16)
+        self._late: deque[tuple[Button, ...]] = deque(maxlen=16)
+        """Choices that no turn waits for."""
         self._stops: set[asyncio.Task[None]] = set()
 
     async def run(self, talk: Talk) -> int:
@@ -57,6 +60,7 @@ class InteractiveFront:
         await self._worker.call(screen.line, f"{title}/help for commands, Ctrl-D to leave", "dim")
         leaving = False
         while True:
+            await self._choose_late(talk, screen, keyboard)
             try:
                 text = await keyboard.prompt()
             except Interrupted:
@@ -68,7 +72,9 @@ class InteractiveFront:
             except Left:
                 return 0
             leaving = False
-            if text.strip():
+            if text.strip().isdecimal() and self._late:  # choices came up while the prompt was open
+                await self._press(talk, screen, pick(self._late.popleft(), text))
+            elif text.strip():
                 await self._ask(talk, screen, keyboard, text)
 
     def _open(self, talk: Talk) -> tuple[Screen, Keyboard]:
@@ -79,10 +85,12 @@ class InteractiveFront:
 
     async def _ask(self, talk: Talk, screen: Screen, keyboard: Keyboard, text: str) -> None:
         self._stream, self._state, self._paused = "", WORKING, False
+        while not self._asked.empty():  # of a turn that has ended without
+            self._asked.get_nowait()
         try:
             message_id = self._current = await talk.say(text)
             self._draw_soon()
-            outcome = await self._attend(talk, keyboard, message_id)
+            outcome = await self._attend(talk, screen, keyboard, message_id)
         except NotReady as error:
             await self._quiet()
             await self._worker.call(screen.line, f"not taken: {error}", "red")
@@ -94,7 +102,7 @@ class InteractiveFront:
             detail = f": {outcome.detail}" if outcome.detail else ""
             await self._worker.call(screen.line, f"{outcome.fate}{detail}", "yellow")
 
-    async def _attend(self, talk: Talk, keyboard: Keyboard, message_id: str) -> Outcome:
+    async def _attend(self, talk: Talk, screen: Screen, keyboard: Keyboard, message_id: str) -> Outcome:
         """Wait for the end of the message; choices that come up meanwhile are put to the person."""
         ending = asyncio.create_task(talk.outcome(message_id), name="terminal-outcome")
         try:
@@ -105,7 +113,7 @@ class InteractiveFront:
                 if not asked.done():
                     asked.cancel()
                     return await ending
-                await self._choose(talk, keyboard, asked.result(), ending)
+                await self._choose(talk, screen, keyboard, asked.result(), ending)
         finally:
             ending.cancel()
 
@@ -128,7 +136,12 @@ class InteractiveFront:
             return
 
     async def _choose(
-        self, talk: Talk, keyboard: Keyboard, buttons: tuple[Button, ...], ending: asyncio.Task[Outcome]
+        self,
+        talk: Talk,
+        screen: Screen,
+        keyboard: Keyboard,
+        buttons: tuple[Button, ...],
+        ending: asyncio.Task[Outcome],
     ) -> None:
         """Ask until a choice is made, or until the turn has ended without."""
         self._paused = True
@@ -145,11 +158,28 @@ class InteractiveFront:
                     self._stop(talk)
                     return
                 if (button := pick(buttons, asking.result())) is not None:
-                    await talk.outcome(await talk.press(button))
+                    await self._press(talk, screen, button)
                     return
         finally:
             self._paused = False
             self._draw_soon()
+
+    async def _choose_late(self, talk: Talk, screen: Screen, keyboard: Keyboard) -> None:
+        """Put choices to the person that came with the end of a turn. Nothing, or Ctrl-C, leaves them."""
+        while self._late:
+            buttons = self._late.popleft()
+            typed = await asyncio.gather(keyboard.choose("choice (Enter for none): "), return_exceptions=True)
+            if isinstance(typed[0], str) and typed[0].strip():
+                await self._press(talk, screen, pick(buttons, typed[0]))
+
+    async def _press(self, talk: Talk, screen: Screen, button: Button | None) -> None:
+        if button is None:
+            await self._worker.call(screen.line, "there is no such choice", "yellow")
+            return
+        try:
+            await talk.outcome(await talk.press(button))
+        except NotReady as error:
+            await self._worker.call(screen.line, f"not taken: {error}", "red")
 
     # -- what is shown -------------------------------------------------------------------------------
 
@@ -168,8 +198,10 @@ class InteractiveFront:
             self._stream = ""
         elif self._current is not None:
             self._draw_soon()
-        if said.buttons and self._current is not None and not self._asked.full():
+        if said.buttons and kind == "notice" and self._current is not None and not self._asked.full():
             self._asked.put_nowait(said.buttons)
+        elif said.buttons:
+            self._late.append(said.buttons)
 
     @staticmethod
     def _print(screen: Screen, said: Said, kind: SaidKind) -> None:

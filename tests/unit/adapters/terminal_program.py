@@ -34,6 +34,10 @@ async def script(gateway: SmallGateway, row: Row) -> None:
         await gateway.until(lambda: any(other.event.action for other in gateway.rows))
         (value,) = [other.event.action.value for other in gateway.rows if other.event.action]
         await gateway.end(row, text=f"You said {value}.")
+    elif text == "moved":
+        row.fate, row.text = "answered", "It went away."
+        await gateway.say(row, Markdown(text=row.text), YES_NO)
+        await gateway.end(row, text=row.text, deliver=False)
     elif text == "fail":
         await gateway.end(row, "failed", "The model cannot be reached.", "unreachable")
     elif text == "silent":

@@ -81,6 +81,17 @@ def test_a_choice_is_made_by_number_letter_or_word(person: pexpect.spawn, typed:
     prompt(person)
 
 
+def test_choices_of_an_answer_are_put_after_it(person: pexpect.spawn) -> None:
+    for typed, then in (("2", ""), ("7", "there is no such choice"), ("", ""), ("\x03", "")):
+        person.send("moved\r")
+        person.expect("It went away")
+        person.expect("choice")
+        person.send(typed if typed == "\x03" else f"{typed}\r")
+        if then:
+            person.expect(then)
+        prompt(person)
+
+
 def test_ctrl_c_at_a_choice_stops_the_turn(person: pexpect.spawn) -> None:
     person.send("approve\r")
     person.expect("choice:")
