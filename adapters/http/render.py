@@ -58,6 +58,8 @@ class HttpRenderer:
 
 def read_chunk(chunk: RenderedChunk) -> Said:
     """What `render` wrote."""
+    if not chunk.payload:
+        return Said(text=chunk.plain)
     data = json.loads(chunk.payload)
     return Said(
         text=data.get("text", ""),

@@ -53,11 +53,15 @@ class InteractiveFront:
     async def run(self, talk: Talk) -> int:
         """See the port."""
         screen, keyboard = await self._worker.call(self._open, talk)
-        from adapters.terminal.keyboard import Interrupted, Left  # noqa: PLC0415 - is loaded by now
-
         self._screen, self._keyboard = screen, keyboard
         title = f"{talk.title} · " if talk.title else ""
         await self._worker.call(screen.line, f"{title}/help for commands, Ctrl-D to leave", "dim")
+        with keyboard.held():
+            return await self._converse(talk, screen, keyboard)
+
+    async def _converse(self, talk: Talk, screen: Screen, keyboard: Keyboard) -> int:
+        from adapters.terminal.keyboard import Interrupted, Left  # noqa: PLC0415 - is loaded by now
+
         leaving = False
         while True:
             await self._choose_late(talk, screen, keyboard)

@@ -97,6 +97,13 @@ class Keyboard:
         """A short answer, which does not enter the history."""
         return await self._choices.prompt_async(question, handle_sigint=False)
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keys come as keys all the time: between two prompts a Ctrl-C must not end the process, nor a
+        Ctrl-D get lost."""
+        with self._input.raw_mode():
+            yield
+
     @contextlib.asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
         """While something is printed: a prompt that is open makes room, and is drawn again below it."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from adapters import registry
 from adapters.errors import AdapterError, NotReady
-from adapters.events import Attachment, Button, Buttons, ChatAddress, EventKind, Markdown, Media
+from adapters.events import Attachment, Button, Buttons, ChatAddress, EventKind, Markdown, Media, RenderedChunk
 from adapters.limits import length_in
 from adapters.ports import (
     CanDelete,
@@ -175,6 +175,14 @@ async def test_a_rendered_chunk_arrives_once(harness: Harness, gateway: SmallGat
             assert again.message_ids == receipt.message_ids
         if harness.shows:
             assert (await harness.seen()).count("a first word") == 1
+
+
+async def test_a_chunk_without_a_payload_is_sent_as_its_plain_text(harness: Harness, gateway: SmallGateway) -> None:
+    async with running(harness, gateway):
+        chunk = RenderedChunk(payload="", plain="only * words_")
+        assert (await harness.adapter.send(harness.address, chunk, key="p1", reply_to=None)).message_ids
+        if harness.shows:
+            assert "only * words_" in await harness.seen()
 
 
 async def test_every_nasty_text_can_be_sent(harness: Harness, gateway: SmallGateway) -> None:
