@@ -139,7 +139,10 @@ class Splitter:
         if fence is None:
             body, after = body.rstrip(_BLANK), ""
             found = _BLANKS.match(self._text, cut.end) if cut.inside is None else _REST.match(self._text, cut.end)
-            self.position = found.end() if found else cut.end
+            end = found.end() if found else cut.end
+            if end > cut.end and not cuts.is_boundary(self._text, end - 1, end):
+                end -= 1  # the last blank carries a mark
+            self.position = end
         else:
             after = self._closing(fence, start, body)
             self.position = cut.end

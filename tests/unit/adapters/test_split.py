@@ -8,7 +8,7 @@ import time
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from adapters.limits import Limits, Unit, length_in
@@ -84,6 +84,7 @@ def test_within_the_limit_and_nothing_lost(text: str, limit: int, unit: Unit) ->
 
 
 @given(text_of, st.integers(10, 80), st.sampled_from(UNITS))
+@example(text="0000000 \u200c", limit=10, unit="bytes")
 @settings(max_examples=300, deadline=None)
 def test_no_cut_inside_a_grapheme_that_fits(text: str, limit: int, unit: Unit) -> None:
     measure = length_in(unit)
