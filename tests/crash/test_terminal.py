@@ -72,7 +72,7 @@ async def test_with_a_daemon_the_answer_waits_for_the_next_terminal(world: World
 
 
 async def test_a_terminal_and_a_daemon_share_the_store_and_no_lock(world: World) -> None:
-    daemon, client = await world.start()
+    _, client = await world.start()
     out, _ = await finish(start_chat(world), "one\ntwo\n")
     assert [line.split(": ", 1)[1] for line in out.split("\n") if line] == ["one", "two"]
     await client.post("three", "m1")
