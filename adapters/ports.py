@@ -200,6 +200,15 @@ class CanLookUp(Protocol):
         ...
 
 
+@runtime_checkable
+class MayBeUnattended(Protocol):
+    """There may be nobody who could answer a question (a pipe, a client that only reads the answer)."""
+
+    def attended(self, address: ChatAddress, reply_to: str) -> bool:
+        """Whether whoever sent the message `reply_to` can press a button there. Never blocks, never raises."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePart:
     """A piece of a running turn, for platforms that stream by parts rather than by edits."""

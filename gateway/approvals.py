@@ -67,9 +67,18 @@ class Approvals:
         self._settings: Callable[[], ApprovalSettings] = settings if callable(settings) else lambda: settings
         self._waiting: dict[ApprovalId, asyncio.Event] = {}
 
-    def for_turn(self, lease: TurnLease, address: ChatAddress, *, sender_id: str, reply_to: str | None = None) -> Ask:
-        """How this turn asks: at `address` (its own thread), `sender_id` being the person of the turn."""
-        return _TurnAsk(self, lease, address, person_of(address.platform, sender_id), reply_to)
+    def for_turn(
+        self,
+        lease: TurnLease,
+        address: ChatAddress,
+        *,
+        sender_id: str,
+        reply_to: str | None = None,
+        attended: bool = True,
+    ) -> Ask:
+        """How this turn asks: at `address` (its own thread), `sender_id` being the person of the turn.
+        Where nobody is there to answer (`attended` false) nothing is asked, and the answer is no at once."""
+        return _TurnAsk(self, lease, address, person_of(address.platform, sender_id), reply_to, attended=attended)
 
     async def press(self, approval_id: str, value: str, person: str, role: RightsRole | None) -> str:
         """Take an answer: a button press, `/approve ID`, `/deny ID`. Returns the sentence to show.
@@ -146,6 +155,9 @@ class Approvals:
         if settings.mode == "never":
             log.warning("approval.not_asked", turn=asker.lease.turn_id, call=call_id)
             return True
+        if not asker.attended:
+            log.warning("approval.nobody_there", turn=asker.lease.turn_id, call=call_id)
+            return False
         row = await self._row("approval", asker, call_id, {"what": what}, settings.ttl)
         if row.state is ApprovalState.PENDING:
             blocks = (
@@ -166,6 +178,8 @@ class Approvals:
 
     async def clarify(self, asker: _TurnAsk, call_id: str, question: str, options: Sequence[str]) -> str | None:
         """See `Ask.clarify`."""
+        if not asker.attended:
+            return None
         about = {"what": question, "options": list(options)}
         row = await self._row("clarify", asker, call_id, about, self._settings().ttl)
         if row.state is ApprovalState.PENDING:
@@ -271,13 +285,21 @@ class _TurnAsk:
     """The asking side of one turn. Implements `agent_core.tools.ports.Ask`."""
 
     def __init__(
-        self, approvals: Approvals, lease: TurnLease, address: ChatAddress, person: str, reply_to: str | None
+        self,
+        approvals: Approvals,
+        lease: TurnLease,
+        address: ChatAddress,
+        person: str,
+        reply_to: str | None,
+        *,
+        attended: bool,
     ) -> None:
         self._approvals = approvals
         self.lease = lease
         self.address = address
         self.person = person
         self.reply_to = reply_to
+        self.attended = attended
 
     async def approve(self, call_id: str, what: str) -> bool:
         """Ask an owner to allow exactly `what`, once."""

@@ -14,8 +14,9 @@ from typing import Any
 
 import structlog
 
+from adapters import registry
 from adapters.events import Delivery, DeliveryKind, Markdown
-from adapters.ports import PlatformAdapter
+from adapters.ports import MayBeUnattended, PlatformAdapter
 from agent_core.loop import Budget, Final, TurnContext, abandon, run_turn
 from agent_core.models.ports import Model
 from agent_core.ports import Input
@@ -179,6 +180,7 @@ class Work:
         resume: bool,
     ) -> TurnContext:
         parts, event, settings = self._p, running.items[0].event, self._p.settings()
+        adapter = parts.adapters.get(event.address.platform)
         shared = event.address.chat_kind != "private"
         inputs: tuple[Input, ...] = ()
         if not resume:
@@ -197,12 +199,18 @@ class Work:
             registry=parts.registry,
             emit=stream.emit,
             steering=running.steering,
-            ask=parts.approvals.for_turn(lease, event.address, sender_id=event.sender.id, reply_to=event.message_id),
+            ask=parts.approvals.for_turn(
+                lease,
+                event.address,
+                sender_id=event.sender.id,
+                reply_to=event.message_id,
+                attended=not isinstance(adapter, MayBeUnattended) or adapter.attended(event.address, event.message_id),
+            ),
             processes=Ledger(parts.store, lease),
             home=settings.home,
             root=settings.root,
             budget=settings.budget,
-            prompt=settings.prompt,
+            prompt=dataclasses.replace(settings.prompt, hint=hint_for(event.address.platform)),
             disabled=settings.disabled,
             clock=parts.clock,
         )
@@ -300,3 +308,10 @@ class Work:
                 self._p.put_back(running.key, item)
             else:
                 self._p.fates.announce(item.event.address, item.event.message_id, row.fate, row.detail)
+
+
+def hint_for(platform: str) -> str:
+    """One line of the prompt about where the answers are shown."""
+    manifest = registry.manifests().get(platform)
+    title = manifest.title if manifest is not None and manifest.title else platform
+    return f"Your answers are shown on: {title}. Write markdown; it is rendered for that place."

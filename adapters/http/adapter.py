@@ -10,7 +10,7 @@ from pathlib import Path
 from adapters.events import ChatAddress, Receipt, RenderedChunk
 from adapters.http.auth import PLATFORM
 from adapters.http.desk import Desk, utc_now
-from adapters.http.lines import ACCOUNT
+from adapters.http.lines import ACCOUNT, line_of
 from adapters.http.native import NativeApi
 from adapters.http.openai_chat import ChatApi
 from adapters.http.openai_common import ModelNames
@@ -91,6 +91,10 @@ class HttpAdapter:
     def live(self, address: ChatAddress, reply_to: str, part: LivePart) -> None:
         """A part of a running turn."""
         self._waits.live(address, reply_to, part.kind, part.text)
+
+    def attended(self, address: ChatAddress, reply_to: str) -> bool:
+        """Clients of the native API can press (`/api/actions`); those of the OpenAI front know no questions."""
+        return line_of(address).kind == "s"
 
     def settled(self, address: ChatAddress, message_id: str, fate: str, detail: str) -> None:
         """An event has ended."""

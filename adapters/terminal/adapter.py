@@ -273,6 +273,10 @@ class TerminalAdapter:
         if address == self._address and reply_to in self._questions:
             self._front.live(reply_to, part)
 
+    def attended(self, address: ChatAddress, reply_to: str) -> bool:
+        """Whether somebody can choose: nobody can where a pipe is read, or where the terminal has gone."""
+        return self._front.attended and address == self._address
+
     def settled(self, address: ChatAddress, message_id: str, fate: str, detail: str) -> None:
         """An event has ended: whoever waits for it looks it up."""
         if question := self._questions.get(message_id):

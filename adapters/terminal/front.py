@@ -73,6 +73,11 @@ class Talk(Protocol):
 class FrontEnd(Protocol):
     """Reads what is typed and shows what is said. All methods run on the event loop."""
 
+    @property
+    def attended(self) -> bool:
+        """Whether somebody is there who can choose (not where a pipe is read)."""
+        ...
+
     async def run(self, talk: Talk) -> int:
         """Serve until the person leaves; the exit code of the process."""
         ...

@@ -50,6 +50,11 @@ class InteractiveFront:
         """Choices that no turn waits for."""
         self._stops: set[asyncio.Task[None]] = set()
 
+    @property
+    def attended(self) -> bool:
+        """See the port."""
+        return True
+
     async def run(self, talk: Talk) -> int:
         """See the port."""
         screen, keyboard = await self._worker.call(self._open, talk)

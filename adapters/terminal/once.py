@@ -30,6 +30,11 @@ class OnceFront:
         self._err = LineWriter(err, "terminal-err")
         self._files: list[str] = []
 
+    @property
+    def attended(self) -> bool:
+        """See the port."""
+        return False
+
     async def run(self, talk: Talk) -> int:
         """See the port."""
         try:

@@ -25,6 +25,11 @@ class PipedFront:
         self._out = LineWriter(out, "terminal-out")
         self._err = LineWriter(err, "terminal-err")
 
+    @property
+    def attended(self) -> bool:
+        """See the port."""
+        return False
+
     async def run(self, talk: Talk) -> int:
         """See the port."""
         failed = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from agent_core.prefix import PREFIXES
 from gateway.commands.base import Call, Command, Forward, Reply
 from gateway.convert import address_to_json, event_from_row
 from gateway.inputs import one_line
@@ -94,6 +95,7 @@ class SessionCommands:
         session, turn = found
         rows = await self._p.store.inbox.of_turn(turn.id)
         said = one_line(event_from_row(rows[0]).text, 60) if rows else "your last message"
+        PREFIXES.declare(session.id, "undo")
         self._retract(turn)
         return Reply(
             text=f'The turn of "{said}" is out of the conversation. What its tools have done stays done.',
@@ -123,6 +125,7 @@ class SessionCommands:
             return Reply(text="The last turn has no text that I could answer again.", detail="/retry: nothing done")
         try:
             await self._p.store.transcript.deactivate_turn(session.id, turn.id)
+            PREFIXES.declare(session.id, "retry")
         except Conflict:
             return Reply(text="This conversation is at work elsewhere.", detail="/retry: leased")
         self._retract(turn)
