@@ -22,6 +22,7 @@ from agent_core.models.factory import make_model
 from agent_core.models.ports import Model, Warmable
 from agent_core.prompt import PromptSettings
 from agent_core.tools.factory import default_registry
+from agent_core.tools.registry import Registry
 from agent_core.tools.settings import TerminalSettings, ToolSettings, WebSettings
 from gateway.access import Access, AccessSettings
 from gateway.approvals import Approvals, ApprovalSettings
@@ -180,6 +181,16 @@ def turn_settings(config: Config) -> TurnSettings:
     )
 
 
+def make_registry(config: Config) -> Registry:
+    """The tools, within the bounds of the configuration."""
+    return default_registry(
+        ToolSettings(
+            terminal=TerminalSettings(seconds=config.tools.terminal_seconds),
+            web=WebSettings(allow=frozenset(config.tools.web_private)),
+        )
+    )
+
+
 def assemble(
     config: Config,
     store: Store,
@@ -222,12 +233,7 @@ def assemble(
         deliveries=deliveries,
         fates=fates,
         approvals=approvals,
-        registry=default_registry(
-            ToolSettings(
-                terminal=TerminalSettings(seconds=config.tools.terminal_seconds),
-                web=WebSettings(allow=frozenset(config.tools.web_private)),
-            )
-        ),
+        registry=make_registry(config),
         models=models.of,
         adapters=adapters,
         metrics=metrics,
