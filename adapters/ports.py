@@ -283,3 +283,5 @@ class AdapterServices:
     models: Callable[[], Sequence[str]]
     files: Path
     commands: tuple[tuple[str, str], ...] = ()
+    attachment_bytes: int = 20_000_000
+    """The largest file that is fetched; what is larger is told, and its caption still counts."""

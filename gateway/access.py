@@ -98,7 +98,7 @@ class Access:
                 if addressed
                 else None,
             )
-        free = s.group_answers == "all" or address.chat_id in s.free_chats
+        free = s.group_answers == "all" or f"{address.platform}:{address.chat_id}" in s.free_chats
         if not (addressed or explicit or free) and event.kind.value == "message":
             return Verdict(role=role, fate="silent", reason="not addressed to me")
         return Verdict(role=role, fate="go")

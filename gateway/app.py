@@ -183,6 +183,7 @@ class Daemon:
             models=core.models.names,
             files=self._config.home / "files",
             commands=tuple(core.commands.names()),
+            attachment_bytes=self._config.limits.attachment_bytes,
         )
         for name in self._config.enabled():
             manifest = registry.manifests()[name]

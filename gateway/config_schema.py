@@ -73,9 +73,7 @@ class NamedModel(Section):
     context_tokens: int | None = Field(
         default=None, ge=512, description="The model's window; null asks the endpoint or assumes the usual one."
     )
-    max_tokens: int | None = Field(
-        default=None, ge=1, description="The longest answer; null: as the endpoint has it."
-    )
+    max_tokens: int | None = Field(default=None, ge=1, description="The longest answer; null: as the endpoint has it.")
     stream: bool = Field(default=True, description="Whether answers are read as they are made.")
     tools: Literal["native", "none"] | None = Field(
         default=None, description="Whether the model can call tools; null is what the provider's models can."
@@ -160,7 +158,10 @@ class ChatSettings(Section):
         default=2.0, ge=0, le=60, description="How long `collect` waits for a further message."
     )
     paste_seconds: float = Field(
-        default=0.3, ge=0, le=5, description="How long the parts of one long paste or album are waited for."
+        default=2.5,
+        ge=0,
+        le=30,
+        description="How long a message as long as the platform allows is waited for its next part.",
     )
     chats: dict[str, ChatOverride] = Field(
         default_factory=dict, description='Settings of single chats, by "platform:chat id".'
@@ -182,7 +183,6 @@ class ToolSettings(Section):
         default="ask", description="`ask` an owner before each command; `never` asks nobody (the owner's risk)."
     )
     terminal_seconds: float = Field(default=120.0, gt=0, le=3600, description="The time limit of one command.")
-    terminal_env: Names = Field(default=(), description="Further environment variables that commands may see.")
     web_private: Names = Field(
         default=(),
         description="For tests: hosts or host:port that web fetch may reach although they are private addresses.",

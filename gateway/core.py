@@ -36,7 +36,7 @@ from gateway.delivery import Deliveries
 from gateway.edits import Edits
 from gateway.fates import Fates
 from gateway.health import Health
-from gateway.intake import ChatSettings, Intake
+from gateway.intake import ChatSettings, Intake, OneChat
 from gateway.metrics import Metrics
 from gateway.recovery import Recovery
 from gateway.router import SessionRouter
@@ -181,6 +181,20 @@ def turn_settings(config: Config) -> TurnSettings:
     )
 
 
+def chat_settings(config: Config) -> ChatSettings:
+    """How chats behave, as configured."""
+    chat = config.chat
+    return ChatSettings(
+        busy=chat.busy,
+        groups=chat.group_sessions,
+        threads=chat.thread_sessions,
+        collect_hold=chat.collect_seconds,
+        part_hold=chat.paste_seconds,
+        longest=config.limits.message_chars,
+        chats={name: OneChat(busy=one.busy, sessions=one.sessions) for name, one in chat.chats.items()},
+    )
+
+
 def make_registry(config: Config) -> Registry:
     """The tools, within the bounds of the configuration."""
     return default_registry(
@@ -246,7 +260,7 @@ def assemble(
     turns = Turns(parts, work)
     workers = Workers(turns.run, WorkerLimits(queue=config.limits.queue_per_chat, turns=config.limits.concurrent_turns))
     put_back.append(workers)
-    chat = ChatSettings(busy=config.chat.busy, groups=config.chat.group_sessions, threads=config.chat.thread_sessions)
+    chat = chat_settings(config)
     control = Control(parts, work, workers, status, lambda: config.chat.busy)
     commands = Table(control, SessionCommands(parts, work, workers))
     intake = Intake(parts, work, workers, Edits(parts, work, workers), commands, chat)

@@ -12,13 +12,14 @@ import asyncio
 import dataclasses
 import json
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
 
 from adapters.errors import NotReady
-from adapters.events import EventKind, MessageEvent
+from adapters.events import ChatAddress, EventKind, MessageEvent
 from adapters.limits import length_in
 from adapters.ports import Accepted
 from gateway.access import Role, Verdict
@@ -37,11 +38,20 @@ from state.records import Fate, InboxEvent
 log = structlog.get_logger("gateway.intake")
 
 ALBUM_HOLD = 1.0
-PART_HOLD = 2.5
-COLLECT_HOLD = 1.5
-"""Seconds that a message waits for its next part; short messages never wait."""
+"""Seconds that a picture waits for the next one of its album."""
 LANE = 200
 """Events that may wait in one lane. More are not dispatched now; the reconciler finds them in the inbox."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneChat:
+    """Settings of one chat; None is as everywhere."""
+
+    busy: Busy | None = None
+    sessions: Share | None = None
+
+
+NOTHING_SET = OneChat()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +61,18 @@ class ChatSettings:
     busy: Busy = "queue"
     groups: Share = "person"
     threads: Share = "shared"
+    collect_hold: float = 2.0
+    """Seconds that a message waits for a further one in the mode `collect`."""
+    part_hold: float = 2.5
+    """Seconds that a message as long as the platform allows waits for its next part; short ones never wait."""
+    longest: int = 200_000
+    """Characters of one message; a longer one is refused, told."""
+    chats: Mapping[str, OneChat] = field(default_factory=dict)
+    """Settings of single chats, by "platform:chat id"."""
+
+    def of(self, address: ChatAddress) -> OneChat:
+        """What is set for this chat alone."""
+        return self.chats.get(f"{address.platform}:{address.chat_id}", NOTHING_SET)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +126,8 @@ class Intake:
         if not self._open:
             raise NotReady("the daemon is ending; intake is closed")
         event = dataclasses.replace(event, text=scrub(event.text))
-        key = line_key(event.address, event.sender.id, groups=self.settings.groups, threads=self.settings.threads)
+        share = self.settings.of(event.address).sessions or self.settings.groups
+        key = line_key(event.address, event.sender.id, groups=share, threads=self.settings.threads)
         try:
             row = await self._p.store.inbox.accept(event_to_new(event, key))
         except StateError as error:
@@ -156,6 +179,7 @@ class Intake:
         return (
             event.kind is EventKind.MESSAGE
             and not event.text.startswith("/")
+            and len(event.text) <= self.settings.longest
             and self._workers.get(arrival.key) is None
             and self._p.access.judge(event).fate == "go"
         )
@@ -205,22 +229,30 @@ class Intake:
 
     async def _message(self, arrival: Arrival, role: Role) -> None:
         event = arrival.event
+        if len(event.text) > self.settings.longest:
+            told = f"That message is too long: {len(event.text)} characters, and I take {self.settings.longest}."
+            await self._end(arrival, Fate.REFUSED, "the message is too long", told)
+            return
         command = parse(event.text) if event.forwarded_from is None else None
         if command is not None and (event.kind is EventKind.COMMAND or self._commands.knows(command[0])):
             outcome = await self._commands.run(self._call(arrival, role, *command))
             if isinstance(outcome, Reply):
                 await self._reply(arrival, outcome)
             else:
-                await self._join(arrival, outcome.text, outcome.mode or await self._mode(arrival.key))
+                await self._join(arrival, outcome.text, outcome.mode or await self._mode(arrival))
             return
-        await self._join(arrival, event.text, await self._mode(arrival.key))
+        await self._join(arrival, event.text, await self._mode(arrival))
 
-    async def _mode(self, key: SessionKey) -> Busy:
-        """The busy mode of the chat: its own setting, or the configured one."""
-        if self._workers.get(key) is None:
-            return "collect" if self.settings.busy == "collect" else "queue"
-        binding = await self._p.store.sessions.binding(key)
-        return busy_of(binding.settings_json if binding is not None else "{}", self.settings.busy)
+    async def _mode(self, arrival: Arrival) -> Busy:
+        """The busy mode of the chat: as /busy has set it, or as it is configured."""
+        configured = self._configured(arrival.event.address)
+        if self._workers.get(arrival.key) is None:
+            return "collect" if configured == "collect" else "queue"
+        binding = await self._p.store.sessions.binding(arrival.key)
+        return busy_of(binding.settings_json if binding is not None else "{}", configured)
+
+    def _configured(self, address: ChatAddress) -> Busy:
+        return self.settings.of(address).busy or self.settings.busy
 
     async def _join(self, arrival: Arrival, text: str, mode: Busy) -> None:
         running = self._work.running(arrival.key)
@@ -242,7 +274,10 @@ class Intake:
         self._put_item(arrival, item)
 
     def _put(self, arrival: Arrival, text: str, mode: Busy) -> None:
-        self._put_item(arrival, self._item(arrival, text, "collect" if self.settings.busy == "collect" else mode))
+        self._put_item(
+            arrival,
+            self._item(arrival, text, "collect" if self._configured(arrival.event.address) == "collect" else mode),
+        )
 
     def _item(self, arrival: Arrival, text: str, mode: Busy) -> Item:
         return Item(
@@ -262,8 +297,8 @@ class Intake:
         limits = None if adapter is None else adapter.renderer.limits
         # clients cut a long paste at the platform's limit, at the last blank before it
         if limits is not None and limits.text and length_in(limits.unit)(event.text) >= limits.text * 0.9:
-            return now + PART_HOLD
-        return now + COLLECT_HOLD if mode == "collect" else 0.0
+            return now + self.settings.part_hold
+        return now + self.settings.collect_hold if mode == "collect" else 0.0
 
     def _put_item(self, arrival: Arrival, item: Item) -> None:
         try:
