@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
-import click
 import typer
 
 from gateway.cli.common import ConfigOption, JsonOption, fail, load_config
@@ -88,22 +87,20 @@ for _name, _path, _help in (
 
 
 def _invoke(family: typer.Typer, args: Sequence[str], name: str) -> int:
-    command = typer.main.get_command(family)
-    result = command.main(args=list(args), prog_name=name, standalone_mode=False)
-    return result if isinstance(result, int) else 0
+    """Run a family; what the library tells and its exit code are the command's."""
+    try:
+        family(args=list(args), prog_name=name)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
 
 
 def run_cli(args: Sequence[str]) -> int:
     """Run one command line; its exit code."""
     try:
         return _invoke(app, args, "tidings")
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except KeyboardInterrupt:
         return 130
-    except click.exceptions.Exit as ended:
-        return ended.exit_code
     except BrokenPipeError:
         return 0
     except OSError as error:
