@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 
 from adapters.events import Action
+from agent_core.prompt import info
 from gateway.commands.base import Call, Command, Forward, Reply
 from gateway.commands.sessions import ago
 from gateway.inputs import one_line
@@ -102,6 +103,7 @@ class Control:
             if session is not None:
                 model = self._p.models(session)[0].name
                 lines.append(f"Conversation: {session.title or session.id}, model {model}")
+                lines += _prompt_lines(session.prompt)
             if running is None and (holder := await self._p.store.leases.holder(binding.session_id)) is not None:
                 lines.append(f"It is at work elsewhere: {describe(holder.owner)}.")
         lines.append(f"A message while I work: {self._mode(None if binding is None else binding.settings_json)}.")
@@ -190,7 +192,7 @@ class Control:
     async def _whoami(self, call: Call) -> Reply:
         person = person_of(call.event.address.platform, call.event.sender.id)
         shared = call.event.address.chat_kind != "private"
-        tools = sorted(self._p.access.rights(call.role, shared=shared).tools)
+        tools = sorted(self._p.access.rights(call.role, shared=shared).tools & self._p.registry.groups().keys())
         name = one_line(call.event.sender.name, 60)
         return Reply(
             text=f"{name or person}: `{person}`, {call.role}. Tools here: {', '.join(tools) or 'none'}.",
@@ -214,3 +216,12 @@ class Control:
 
     async def _deny(self, call: Call) -> Reply:
         return await self._answer(call, Action(button_id=call.args, value="deny"))
+
+
+def _prompt_lines(prompt: str | None) -> list[str]:
+    """What the frozen prompt of the conversation leaves out, where there is one."""
+    about = info(prompt)
+    if about is None:
+        return []
+    lines = [] if about.tools else ["This model calls no tools: files, commands and the web are not available here."]
+    return [*lines, about.left_out] if about.left_out else lines
