@@ -88,7 +88,7 @@ def test_a_table_has_as_many_cells_everywhere_and_loses_none() -> None:
         ("1. item (x) #1 + = | { } . !", "1. item (x) #1 + = | { } . !"),
     ],
 )
-def test_b36_lone_marks_are_text(text: str, plain: str) -> None:
+def test_B36_lone_marks_are_text(text: str, plain: str) -> None:
     assert plain_text(text) == plain
 
 
@@ -103,7 +103,7 @@ def test_b36_lone_marks_are_text(text: str, plain: str) -> None:
         ("```\nC:\\\\dir `x` \\d\n```", "C:\\\\dir `x` \\d"),
     ],
 )
-def test_b37_code_keeps_its_characters(text: str, plain: str) -> None:
+def test_B37_code_keeps_its_characters(text: str, plain: str) -> None:
     assert plain_text(text) == plain
 
 

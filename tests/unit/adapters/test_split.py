@@ -140,7 +140,7 @@ NESTING = [
     unit=st.sampled_from(UNITS),
 )
 @settings(max_examples=250, deadline=None)
-def test_b31_fences_are_closed_and_opened_again(
+def test_B31_fences_are_closed_and_opened_again(
     fence: str, nesting: str, rows: list[str], limit: int, unit: Unit
 ) -> None:
     block = "\n".join([f"{fence}py", *rows, fence])
@@ -161,7 +161,7 @@ def test_b31_fences_are_closed_and_opened_again(
 @pytest.mark.parametrize("limit", [2000, 4096])
 @pytest.mark.parametrize("off", range(-3, 4))
 @pytest.mark.parametrize("fence", ["```", "~~~", "````"])
-def test_b31_a_block_that_ends_at_the_limit(limit: int, off: int, fence: str) -> None:
+def test_B31_a_block_that_ends_at_the_limit(limit: int, off: int, fence: str) -> None:
     head = f"Prose before it.\n\n{fence}py\n"
     rows = "x = 1\n" * 300
     fill = limit + off - len(head) - len(fence) - 1
@@ -176,7 +176,7 @@ def test_b31_a_block_that_ends_at_the_limit(limit: int, off: int, fence: str) ->
         assert "".join(fenced(piece.text) for piece in pieces) == fenced(text)
 
 
-def test_b31_a_nested_fence_of_fewer_marks_is_content() -> None:
+def test_B31_a_nested_fence_of_fewer_marks_is_content() -> None:
     text = "````md\n" + "```py\nx\n```\n" * 40 + "````\n"
     for piece in check(text, 120, "codepoints"):
         (code,) = codes(parse(piece.text).blocks)
@@ -196,7 +196,7 @@ def test_b31_a_nested_fence_of_fewer_marks_is_content() -> None:
     ],
 )
 @pytest.mark.parametrize("limit", [1, 2, 7, 20, 2000, 4096])
-def test_b32_one_long_line_comes_to_an_end(text: str, limit: int) -> None:
+def test_B32_one_long_line_comes_to_an_end(text: str, limit: int) -> None:
     started = time.process_time()
     pieces = check(text, limit, "codepoints")
     assert time.process_time() - started < 3.0
@@ -239,7 +239,7 @@ def test_a_megabyte_is_linear(text: str) -> None:
         "```\n" + "🇩🇪" * 2000 + "\n```",
     ],
 )
-def test_b33_length_is_in_the_unit_of_the_platform(text: str) -> None:
+def test_B33_length_is_in_the_unit_of_the_platform(text: str) -> None:
     limits = Limits(text=4096, unit="utf16")
     whole = {match.end() for match in regex.finditer(r"\X", text)}
     position = 0
@@ -254,7 +254,7 @@ def test_b33_length_is_in_the_unit_of_the_platform(text: str) -> None:
 
 @pytest.mark.parametrize("limit", [2000, 3000, 4096, 40_000])
 @pytest.mark.parametrize("off", [-1, 0, 1])
-def test_b35_as_few_messages_as_the_limit_allows(limit: int, off: int) -> None:
+def test_B35_as_few_messages_as_the_limit_allows(limit: int, off: int) -> None:
     assert len(check("x" * (limit + off), limit, "codepoints")) == (1 if off <= 0 else 2)
     assert len(check(("word " * limit)[: limit + off - 1] + "e", limit, "codepoints")) == (1 if off <= 0 else 2)
 

@@ -43,7 +43,7 @@ async def asked(rig: Rig, adapter: BareMemoryAdapter, count: int = 1) -> str:
     return [one for one in adapter.room.shown() if one.said.buttons][-1].said.buttons[0].id
 
 
-async def test_b84_an_owners_press_allows_one_run(tmp_path: Path, adapter: MemoryAdapter) -> None:
+async def test_B84_an_owners_press_allows_one_run(tmp_path: Path, adapter: MemoryAdapter) -> None:
     async with process(tmp_path / "db", adapter) as rig:
         approvals, lease = service(rig), await rig.lease(HERE)
         task = asyncio.create_task(asks(approvals, lease).approve("c1", COMMAND))
@@ -69,7 +69,7 @@ async def test_b84_an_owners_press_allows_one_run(tmp_path: Path, adapter: Memor
 
 
 @pytest.mark.parametrize("role", ["member", "guest", None])
-async def test_b84_nobody_but_an_owner_approves(tmp_path: Path, adapter: MemoryAdapter, role: str | None) -> None:
+async def test_B84_nobody_but_an_owner_approves(tmp_path: Path, adapter: MemoryAdapter, role: str | None) -> None:
     async with process(tmp_path / "db", adapter) as rig:
         approvals, lease = service(rig), await rig.lease(HERE)
         task = asyncio.create_task(asks(approvals, lease).approve("c1", COMMAND))
@@ -85,7 +85,7 @@ async def test_b84_nobody_but_an_owner_approves(tmp_path: Path, adapter: MemoryA
         assert "denied already" in await approvals.press(question, "approve", OWNER, "owner")
 
 
-async def test_b84_yes_answers_the_clarify_question_only(tmp_path: Path, adapter: MemoryAdapter) -> None:
+async def test_B84_yes_answers_the_clarify_question_only(tmp_path: Path, adapter: MemoryAdapter) -> None:
     async with process(tmp_path / "db", adapter) as rig:
         approvals, lease = service(rig), await rig.lease(HERE)
         dangerous = asyncio.create_task(asks(approvals, lease).approve("c1", COMMAND))
@@ -112,7 +112,7 @@ async def test_a_choice_is_pressed_by_its_number(tmp_path: Path, adapter: Memory
         assert await asks(approvals, lease).clarify("c1", "Which?", ["left", "right"]) == "right"
 
 
-async def test_b84_an_approval_after_its_time_is_told_and_runs_nothing(tmp_path: Path, adapter: MemoryAdapter) -> None:
+async def test_B84_an_approval_after_its_time_is_told_and_runs_nothing(tmp_path: Path, adapter: MemoryAdapter) -> None:
     async with process(tmp_path / "db", adapter) as rig:
         approvals, lease = service(rig), await rig.lease(HERE)
         task = asyncio.create_task(asks(approvals, lease).approve("c1", COMMAND))
@@ -141,7 +141,7 @@ async def test_an_expired_question_says_so_in_the_chat(tmp_path: Path, adapter: 
         assert closed.address == HERE
 
 
-async def test_b84_after_a_restart_the_same_question_waits_and_is_not_asked_twice(
+async def test_B84_after_a_restart_the_same_question_waits_and_is_not_asked_twice(
     tmp_path: Path, adapter: MemoryAdapter
 ) -> None:
     clock = SteppedClock()
@@ -163,7 +163,7 @@ async def test_b84_after_a_restart_the_same_question_waits_and_is_not_asked_twic
         assert await again is True
 
 
-async def test_b84_an_approval_does_not_survive_a_long_stop_unnoticed(tmp_path: Path, adapter: MemoryAdapter) -> None:
+async def test_B84_an_approval_does_not_survive_a_long_stop_unnoticed(tmp_path: Path, adapter: MemoryAdapter) -> None:
     clock = SteppedClock()
     async with process(tmp_path / "db", adapter, clock=clock) as rig:
         approvals, lease = service(rig), await rig.lease(HERE)

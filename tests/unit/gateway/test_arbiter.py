@@ -97,7 +97,7 @@ async def test_one_call_at_a_time_for_a_chat_and_chats_do_not_wait_for_each_othe
     assert order == ["other", "same"]
 
 
-async def test_b30_a_hold_stops_its_chat_only_and_ends_on_time() -> None:
+async def test_B30_a_hold_stops_its_chat_only_and_ends_on_time() -> None:
     arbiter, clock, kept = made()
     with pytest.raises(RetryAfter):
         async with arbiter.turn(CHAT, Priority.FINAL):
@@ -118,7 +118,7 @@ async def test_b30_a_hold_stops_its_chat_only_and_ends_on_time() -> None:
     assert kept.rows == {}  # what has passed is not kept for ever
 
 
-async def test_b30_odd_figures_have_bounds_and_a_hold_is_never_shortened() -> None:
+async def test_B30_odd_figures_have_bounds_and_a_hold_is_never_shortened() -> None:
     arbiter, _, _ = made()
     assert await arbiter.hold(CHAT, float("nan")) == 1.0
     assert await arbiter.hold(CHAT, -5.0) == 1.0
@@ -128,14 +128,14 @@ async def test_b30_odd_figures_have_bounds_and_a_hold_is_never_shortened() -> No
     assert arbiter.held_for(CHAT) == LONGEST_HOLD
 
 
-async def test_b30_a_hold_counts_although_the_store_cannot_keep_it() -> None:
+async def test_B30_a_hold_counts_although_the_store_cannot_keep_it() -> None:
     arbiter, _, kept = made()
     kept.busy = True
     await arbiter.hold(CHAT, 30.0)
     assert arbiter.held_for(CHAT) == 30.0
 
 
-async def test_b30_a_hold_of_the_account_stops_all_its_chats() -> None:
+async def test_B30_a_hold_of_the_account_stops_all_its_chats() -> None:
     arbiter, _, _ = made()
     with pytest.raises(RetryAfter):
         async with arbiter.turn(CHAT, Priority.FINAL):
@@ -145,7 +145,7 @@ async def test_b30_a_hold_of_the_account_stops_all_its_chats() -> None:
 
 
 @pytest.mark.parametrize("step", [-86_400.0 * 365, 0.0])
-async def test_b30_a_loaded_hold_is_never_longer_than_was_asked_for(step: float) -> None:
+async def test_B30_a_loaded_hold_is_never_longer_than_was_asked_for(step: float) -> None:
     arbiter, clock, kept = made()
     await arbiter.hold(CHAT, 30.0)
     clock.step_wall(step)
@@ -154,7 +154,7 @@ async def test_b30_a_loaded_hold_is_never_longer_than_was_asked_for(step: float)
     assert again.held_for(CHAT) == 30.0
 
 
-async def test_b30_a_hold_that_passed_while_we_were_down_is_gone() -> None:
+async def test_B30_a_hold_that_passed_while_we_were_down_is_gone() -> None:
     arbiter, clock, kept = made()
     await arbiter.hold(CHAT, 30.0)
     clock.advance(31.0)

@@ -155,31 +155,31 @@ def test_a_fault_names_its_place(given: Load, text: str, message: str) -> None:
         ("[[1]]", "entry 1 must be an id in quotes"),
     ],
 )
-def test_b95_a_malformed_allow_list_refuses_to_start(given: Load, allow: str, message: str) -> None:
+def test_B95_a_malformed_allow_list_refuses_to_start(given: Load, allow: str, message: str) -> None:
     (line,) = refused(given, f"platforms:\n  telegram:\n    allow: {allow}\n")
     assert line.startswith("config.yaml:3: platforms.telegram.allow: ")
     assert message in line
 
 
-def test_b95_numbers_quotes_and_blanks_around_are_one_id(given: Load) -> None:
+def test_B95_numbers_quotes_and_blanks_around_are_one_id(given: Load) -> None:
     config = given("platforms: {telegram: {allow: [1001, '1001', ' 1002 ']}}")
     assert config.platforms["telegram"].model_dump()["allow"] == ("1001", "1002")
 
 
-def test_b95_a_key_at_the_wrong_level_is_refused_and_its_place_named(given: Load) -> None:
+def test_B95_a_key_at_the_wrong_level_is_refused_and_its_place_named(given: Load) -> None:
     assert refused(given, "owners: ['telegram:1001']") == [
         "config.yaml:1: owners: unknown key; it belongs to access.owners or tools.owners"
     ]
     assert refused(given, "access: {allow_all_users: true}") == ["config.yaml:1: access.allow_all_users: unknown key"]
 
 
-def test_b95_the_environment_counts_only_where_the_file_refers_to_it(given: Load, tmp_path: Path) -> None:
+def test_B95_the_environment_counts_only_where_the_file_refers_to_it(given: Load, tmp_path: Path) -> None:
     config = given("log: {level: error}\nhome: here", {"TIDINGS_LOG_LEVEL": "debug", "ALLOW_ALL": "1"})
     assert config.log.level == "error"
     assert config.home == tmp_path / "here"
 
 
-def test_b95_origin_and_effective_value_are_shown_and_secrets_are_not(given: Load, tmp_path: Path) -> None:
+def test_B95_origin_and_effective_value_are_shown_and_secrets_are_not(given: Load, tmp_path: Path) -> None:
     config = given(
         "log:\n  level: error\nmodel: {provider: openai, name: m, api_key: '${KEY}'}\n"
         "platforms: {telegram: {token: '${NOT_SET}'}}",

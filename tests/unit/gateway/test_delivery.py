@@ -51,7 +51,7 @@ async def test_said_once_and_in_order(tmp_path: Path) -> None:
         assert (await rig.state("d1")).state is DeliveryState.SENT
 
 
-async def test_b25_what_was_committed_before_the_crash_is_sent_after_it(tmp_path: Path) -> None:
+async def test_B25_what_was_committed_before_the_crash_is_sent_after_it(tmp_path: Path) -> None:
     adapter, clock = MemoryAdapter(limits=small()), SteppedClock()
     async with connect(adapter):
         async with process(tmp_path / "db", adapter, clock=clock, pump=False) as rig:
@@ -66,7 +66,7 @@ async def test_b25_what_was_committed_before_the_crash_is_sent_after_it(tmp_path
             assert sends(adapter) == 4
 
 
-async def test_b25_an_answer_of_another_day_is_given_up_and_told(tmp_path: Path) -> None:
+async def test_B25_an_answer_of_another_day_is_given_up_and_told(tmp_path: Path) -> None:
     adapter, clock = MemoryAdapter(), SteppedClock()
     async with connect(adapter):
         async with process(tmp_path / "db", adapter, clock=clock, resume=False) as rig:
@@ -103,7 +103,7 @@ def _rendered(chunk):  # type: ignore[no-untyped-def]
     return RenderedChunk(payload=chunk.payload, plain=chunk.plain)
 
 
-async def test_b26_an_unknown_outcome_is_resent_once_marked_and_never_again(tmp_path: Path) -> None:
+async def test_B26_an_unknown_outcome_is_resent_once_marked_and_never_again(tmp_path: Path) -> None:
     adapter, clock = BareMemoryAdapter(), SteppedClock()
     async with connect(adapter):
         async with process(tmp_path / "db", adapter, clock=clock, pump=False) as rig:
@@ -148,7 +148,7 @@ async def test_p4_an_answer_that_was_lost_on_the_way_is_looked_up(tmp_path: Path
         assert rig.metrics.value("resends_of_unknown_total", {"platform": "memory"}) == 0
 
 
-async def test_b30_no_call_before_retry_after_has_passed_three_times(tmp_path: Path) -> None:
+async def test_B30_no_call_before_retry_after_has_passed_three_times(tmp_path: Path) -> None:
     adapter = MemoryAdapter()
     async with connect(adapter), process(tmp_path / "db", adapter) as rig:
         adapter.room.fail("send", RetryAfter(30.0), times=3)
@@ -166,7 +166,7 @@ async def test_b30_no_call_before_retry_after_has_passed_three_times(tmp_path: P
         assert "made me wait 90 seconds" in adapter.room.texts()[2]
 
 
-async def test_b30_a_hold_outlives_a_restart_and_a_wall_clock_that_is_set_back(tmp_path: Path) -> None:
+async def test_B30_a_hold_outlives_a_restart_and_a_wall_clock_that_is_set_back(tmp_path: Path) -> None:
     adapter, clock = MemoryAdapter(), SteppedClock()
     async with connect(adapter):
         async with process(tmp_path / "db", adapter, clock=clock) as rig:
@@ -187,7 +187,7 @@ async def test_b30_a_hold_outlives_a_restart_and_a_wall_clock_that_is_set_back(t
             assert adapter.room.texts() == ["held"]
 
 
-async def test_b30_other_chats_are_not_delayed_unless_the_account_is_meant(tmp_path: Path) -> None:
+async def test_B30_other_chats_are_not_delayed_unless_the_account_is_meant(tmp_path: Path) -> None:
     adapter = MemoryAdapter()
     async with connect(adapter), process(tmp_path / "db", adapter) as rig:
         adapter.room.fail("send", RetryAfter(300.0))
@@ -206,7 +206,7 @@ async def test_b30_other_chats_are_not_delayed_unless_the_account_is_meant(tmp_p
         assert {"held", "free", "all held", "too"} <= set(adapter.room.texts())
 
 
-async def test_b28_a_platform_that_is_down_for_long_loses_nothing(tmp_path: Path) -> None:
+async def test_B28_a_platform_that_is_down_for_long_loses_nothing(tmp_path: Path) -> None:
     adapter, clock = MemoryAdapter(), SteppedClock()
     async with process(tmp_path / "db", adapter, clock=clock, resume=False) as rig:
         await rig.say("d1", "kept", room())
@@ -226,7 +226,7 @@ async def test_b28_a_platform_that_is_down_for_long_loses_nothing(tmp_path: Path
             assert adapter.room.texts() == ["kept", "kept too"]
 
 
-async def test_b28_an_adapter_that_says_not_ready_is_asked_more_and_more_seldom(tmp_path: Path) -> None:
+async def test_B28_an_adapter_that_says_not_ready_is_asked_more_and_more_seldom(tmp_path: Path) -> None:
     adapter = MemoryAdapter()
     async with connect(adapter), process(tmp_path / "db", adapter) as rig:
         adapter.room.fail("send", NotReady(), times=4)
@@ -240,7 +240,7 @@ async def test_b28_an_adapter_that_says_not_ready_is_asked_more_and_more_seldom(
         assert adapter.room.texts() == ["kept"]
 
 
-async def test_b28_a_defect_of_the_adapter_is_no_final_refusal(tmp_path: Path) -> None:
+async def test_B28_a_defect_of_the_adapter_is_no_final_refusal(tmp_path: Path) -> None:
     adapter = MemoryAdapter()
     async with connect(adapter), process(tmp_path / "db", adapter) as rig:
         adapter.room.fail("send", KeyError("surprise"))
@@ -253,7 +253,7 @@ async def test_b28_a_defect_of_the_adapter_is_no_final_refusal(tmp_path: Path) -
     ("error", "state"),
     [(Rejected(), DeliveryState.FAILED), (NoRights(), DeliveryState.FAILED), (Gone(), DeliveryState.PARKED)],
 )
-async def test_b28_a_real_refusal_is_final_recorded_and_counted(
+async def test_B28_a_real_refusal_is_final_recorded_and_counted(
     tmp_path: Path, error: AdapterError, state: DeliveryState
 ) -> None:
     adapter = MemoryAdapter(limits=small())
@@ -378,7 +378,7 @@ async def test_p4_stopped_in_the_middle_of_a_send_is_unknown_and_looked_up(tmp_p
             assert adapter.room.texts() == ["hello"]
 
 
-async def test_b41_everything_goes_to_the_thread_also_after_a_restart(tmp_path: Path) -> None:
+async def test_B41_everything_goes_to_the_thread_also_after_a_restart(tmp_path: Path) -> None:
     adapter, clock = MemoryAdapter(limits=Limits(text=60)), SteppedClock()
     here = room(thread="T")
     async with connect(adapter):

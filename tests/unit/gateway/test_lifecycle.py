@@ -29,7 +29,7 @@ async def test_a_signal_asks_and_a_second_one_hurries() -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-async def test_b58_a_restart_that_was_asked_for_ends_with_its_own_code() -> None:
+async def test_B58_a_restart_that_was_asked_for_ends_with_its_own_code() -> None:
     stop = StopRequest()
     stop.ask("asked in a chat", ExitCode.RESTART)
     stop.ask("SIGTERM received")

@@ -43,7 +43,7 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=10)
 
 
-def test_b59_after_kill_9_the_next_start_succeeds_at_once(tmp_path: Path) -> None:
+def test_B59_after_kill_9_the_next_start_succeeds_at_once(tmp_path: Path) -> None:
     process = start(tmp_path)
     try:
         assert first_line(process) == "locked"
@@ -63,7 +63,7 @@ def test_b59_after_kill_9_the_next_start_succeeds_at_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("note", [None, "", "garbage", "{}", '{"pid": PID}'])
-def test_b59_what_a_dead_daemon_left_behind_locks_nobody_out(tmp_path: Path, note: str | None) -> None:
+def test_B59_what_a_dead_daemon_left_behind_locks_nobody_out(tmp_path: Path, note: str | None) -> None:
     path = daemon_lock_path(tmp_path)
     path.parent.mkdir(parents=True)
     if note is not None:
@@ -75,7 +75,7 @@ def test_b59_what_a_dead_daemon_left_behind_locks_nobody_out(tmp_path: Path, not
     lock.release()
 
 
-def test_b59_of_simultaneous_starts_exactly_one_wins_and_the_others_name_it(tmp_path: Path) -> None:
+def test_B59_of_simultaneous_starts_exactly_one_wins_and_the_others_name_it(tmp_path: Path) -> None:
     started = [start(tmp_path) for _ in range(4)]
     try:
         said = [first_line(process) for process in started]

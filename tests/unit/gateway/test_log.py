@@ -83,7 +83,7 @@ def test_the_console_format_is_redacted_too(stream: io.StringIO) -> None:
     assert "hunter2" not in stream.getvalue()
 
 
-def test_b77_no_token_in_lines_fields_exceptions_and_tracebacks(stream: io.StringIO) -> None:
+def test_B77_no_token_in_lines_fields_exceptions_and_tracebacks(stream: io.StringIO) -> None:
     log.configure(stream=stream, level="debug", secrets=[TOKEN])
     url = f"https://api.example/bot{TOKEN}/getUpdates"
 
@@ -131,7 +131,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_b78_shapes_of_tokens_are_masked_wherever_they_stand(shape: str) -> None:
+def test_B78_shapes_of_tokens_are_masked_wherever_they_stand(shape: str) -> None:
     secret = SHAPES[shape]
     body = secret.split()[-1].split("/")[-1].split("@")[0].split("=")[-1] if shape != "pem" else "MIIEpAIBAAKCAQEA"
     body = "correct-horse" if shape == "url" else body

@@ -92,7 +92,7 @@ async def test_edits_are_throttled_by_time_and_coalesced(tmp_path: Path) -> None
         assert calls(adapter, "edit") <= 5
 
 
-async def test_b27_what_is_visible_already_is_not_said_again(tmp_path: Path, adapter: MemoryAdapter) -> None:
+async def test_B27_what_is_visible_already_is_not_said_again(tmp_path: Path, adapter: MemoryAdapter) -> None:
     async with process(tmp_path / "db", adapter) as rig:
         lease = await rig.lease(HERE)
         async with stream(rig, lease) as turn:
@@ -107,7 +107,7 @@ async def test_b27_what_is_visible_already_is_not_said_again(tmp_path: Path, ada
 
 
 @pytest.mark.parametrize("error", [RetryAfter(30.0), NotReady(), Rejected(), OutcomeUnknown()])
-async def test_b27_a_failed_cosmetic_last_edit_is_no_failed_delivery(
+async def test_B27_a_failed_cosmetic_last_edit_is_no_failed_delivery(
     tmp_path: Path, adapter: MemoryAdapter, error: AdapterError
 ) -> None:
     async with process(tmp_path / "db", adapter) as rig:
@@ -123,7 +123,7 @@ async def test_b27_a_failed_cosmetic_last_edit_is_no_failed_delivery(
         assert calls(adapter, "send") == 1
 
 
-async def test_b27_a_missing_tail_is_sent_when_the_platform_lets_us(tmp_path: Path, adapter: MemoryAdapter) -> None:
+async def test_B27_a_missing_tail_is_sent_when_the_platform_lets_us(tmp_path: Path, adapter: MemoryAdapter) -> None:
     async with process(tmp_path / "db", adapter) as rig:
         lease = await rig.lease(HERE)
         async with stream(rig, lease) as turn:
@@ -278,7 +278,7 @@ class Boom(Exception):
 
 
 @pytest.mark.parametrize("path", ["answered", "raised", "cancelled", "typing fails", "no reply", "stuck"])
-async def test_b39_no_typing_after_the_end_by_any_path(tmp_path: Path, adapter: MemoryAdapter, path: str) -> None:
+async def test_B39_no_typing_after_the_end_by_any_path(tmp_path: Path, adapter: MemoryAdapter, path: str) -> None:
     async with process(tmp_path / "db", adapter) as rig:
         lease = await rig.lease(HERE)
         if path == "typing fails":
@@ -310,7 +310,7 @@ async def test_b39_no_typing_after_the_end_by_any_path(tmp_path: Path, adapter: 
         assert calls(adapter, "typing") == seen
 
 
-async def test_b39_typing_has_a_hard_maximum_and_keeps_off_a_held_chat(tmp_path: Path, adapter: MemoryAdapter) -> None:
+async def test_B39_typing_has_a_hard_maximum_and_keeps_off_a_held_chat(tmp_path: Path, adapter: MemoryAdapter) -> None:
     async with process(tmp_path / "db", adapter) as rig:
         lease = await rig.lease(HERE)
         async with stream(rig, lease):

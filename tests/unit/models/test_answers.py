@@ -105,7 +105,7 @@ def test_no_finish_reason_is_a_failure(chunks: list[dict[str, Any]]) -> None:
         done(*chunks)
 
 
-def test_b55_empty_white_and_reasoning_only_answers_end_well() -> None:
+def test_B55_empty_white_and_reasoning_only_answers_end_well() -> None:
     assert done(chunk("stop")).text == ""
     assert done(chunk(content=" \n"), chunk("stop")).text == " \n"
     only_thoughts = done(chunk(reasoning="hm"), chunk("stop"))
