@@ -117,7 +117,9 @@ class Approvals(Repository):
         """PENDING -> EXPIRED for what nobody answered in time; returns those."""
 
         def run(tx: sqlite3.Connection) -> list[Approval]:
-            found = [rows.approval(row) for row in tx.execute("SELECT * FROM approvals WHERE state = 'pending' ORDER BY seq")]
+            found = [
+                rows.approval(row) for row in tx.execute("SELECT * FROM approvals WHERE state = 'pending' ORDER BY seq")
+            ]
             over = [one.id for one in found if self._is_over(one)]
             tx.executemany("UPDATE approvals SET state = 'expired' WHERE id = ?", [(one,) for one in over])
             return [_the(tx, one) for one in over]

@@ -24,7 +24,7 @@ _WINDOW = 32_000
 _PRESET = (
     b'{"type":"tool_result","tool_use_id":"call_"}{"type":"text","text":"}]}{"type":"image_url","image_url":{"url":"data:'
     b'"tool_calls":[{"id":"call_","type":"function","function":{"name":"","arguments":"{\\"path\\":\\"\\",\\"command\\":\\"'
-    b'<memory-context>\\n\\n</memory-context>\\n\\n'
+    b"<memory-context>\\n\\n</memory-context>\\n\\n"
     b'{"role":"tool","tool_call_id":"call_","content":"{"role":"assistant","content":"{"role":"user","content":"'
 )
 _UTF8, _ASCII = b"\x01", b"\x02"
@@ -99,7 +99,9 @@ def dump_calls(calls: tuple[ToolCall, ...]) -> str | None:
     """Tool calls as JSON; None for none."""
     if not calls:
         return None
-    return json.dumps([[call.id, call.name, call.arguments] for call in calls], ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(
+        [[call.id, call.name, call.arguments] for call in calls], ensure_ascii=False, separators=(",", ":")
+    )
 
 
 def load_calls(text: str | None) -> tuple[ToolCall, ...]:

@@ -20,7 +20,31 @@ BUSY_TIMEOUT = 0.2
 """Seconds that SQLite itself waits for a lock. Short: the threads count the attempts themselves."""
 
 _NO_WAL = frozenset(
-    ["nfs", "nfs4", "9p", "virtiofs", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs", "vboxsf", "prl_fs", "vmhgfs", "fuse.vmhgfs-fuse", "drvfs", "fuse.rclone", "fuse.s3fs", "fuse.juicefs", "lustre", "gfs2", "ocfs2"]
+    [
+        "nfs",
+        "nfs4",
+        "9p",
+        "virtiofs",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "ncpfs",
+        "afs",
+        "ceph",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "vboxsf",
+        "prl_fs",
+        "vmhgfs",
+        "fuse.vmhgfs-fuse",
+        "drvfs",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.juicefs",
+        "lustre",
+        "gfs2",
+        "ocfs2",
+    ]
 )
 _PAGE_SIZE = 4096
 

@@ -36,7 +36,9 @@ QUEUE_LIMIT = 4096
 class Database:
     """The connections of one process to one file. Made by `open_database` only."""
 
-    def __init__(self, path: Path, writer: Writer, journal_mode: str, readers: int, kind: type[sqlite3.Connection]) -> None:
+    def __init__(
+        self, path: Path, writer: Writer, journal_mode: str, readers: int, kind: type[sqlite3.Connection]
+    ) -> None:
         self.path = path
         self.journal_mode = journal_mode
         self._writer = writer

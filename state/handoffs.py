@@ -46,7 +46,10 @@ class Handoffs(Repository):
         return found[0] if found else None
 
     async def claim(self, handoff_id: HandoffId, owner: Owner, ttl: float = 60.0) -> str:
-        """PENDING -> RUNNING; returns the token that proves the claim. Conflict otherwise. `ttl`: boot clock seconds."""
+        """PENDING -> RUNNING; returns the token that proves the claim. Conflict otherwise.
+
+        `ttl` is in seconds of the boot clock.
+        """
 
         def run(tx: sqlite3.Connection) -> str:
             row = _the(tx, handoff_id)
@@ -54,7 +57,8 @@ class Handoffs(Repository):
                 raise Conflict(f"the hand-off is {row['state']}")
             token = secrets.token_hex(16)
             tx.execute(
-                "UPDATE handoffs SET state = 'running', token = ?, owner = ?, claim_boot = ?, claim_expires = ? WHERE id = ?",
+                "UPDATE handoffs SET state = 'running', token = ?, owner = ?, claim_boot = ?, claim_expires = ?"
+                " WHERE id = ?",
                 (token, owner, self._clock.boot_id(), self._clock.boot() + ttl, handoff_id),
             )
             return token

@@ -22,7 +22,8 @@ class Holds(Repository):
 
         def run(tx: sqlite3.Connection) -> None:
             tx.execute(
-                "INSERT OR REPLACE INTO holds (chat, until, reason) VALUES (?, ?, ?)", (chat, to_micros(end), clean(reason))
+                "INSERT OR REPLACE INTO holds (chat, until, reason) VALUES (?, ?, ?)",
+                (chat, to_micros(end), clean(reason)),
             )
 
         await self._db.write(run)

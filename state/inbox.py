@@ -30,7 +30,8 @@ class Inbox(Repository):
             if known is not None:
                 return AcceptedRow(event_id=known["id"], is_new=False)
             cursor = tx.execute(
-                "INSERT INTO inbox (platform, account, dedup_id, kind, key, message_id, sender_id, payload, received_at)"
+                "INSERT INTO inbox"
+                " (platform, account, dedup_id, kind, key, message_id, sender_id, payload, received_at)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *identity,
@@ -118,9 +119,7 @@ class Inbox(Repository):
 
         def run(tx: sqlite3.Connection) -> bool:
             return flag(
-                tx.execute(
-                    "UPDATE inbox SET payload = ? WHERE id = ? AND fate = 'waiting'", (clean(payload), event_id)
-                )
+                tx.execute("UPDATE inbox SET payload = ? WHERE id = ? AND fate = 'waiting'", (clean(payload), event_id))
             )
 
         return await self._db.write(run, full=True)
@@ -163,11 +162,14 @@ class Inbox(Repository):
         return await self._db.read(run)
 
 
-def settle(tx: sqlite3.Connection, event_id: EventId, fate: Fate, detail: str, turn_id: TurnId | None, now: int) -> bool:
+def settle(
+    tx: sqlite3.Connection, event_id: EventId, fate: Fate, detail: str, turn_id: TurnId | None, now: int
+) -> bool:
     """Within a transaction: compare-and-set from an open fate."""
     return flag(
         tx.execute(
-            f"UPDATE inbox SET fate = ?, detail = ?, turn_id = coalesce(?, turn_id), settled_at = ? WHERE id = ? AND {_OPEN}",
+            "UPDATE inbox SET fate = ?, detail = ?, turn_id = coalesce(?, turn_id), settled_at = ?"
+            f" WHERE id = ? AND {_OPEN}",
             (fate, clean(detail), turn_id, None if fate.is_open else now, event_id),
         )
     )

@@ -85,10 +85,9 @@ class Leases(Repository):
             found = []
             for row in tx.execute("SELECT * FROM turns WHERE state = 'running' ORDER BY seq").fetchall():
                 lease = find(tx, row["session_id"])
-                if lease is not None and lease["turn_id"] == row["id"] and lease["held"]:
-                    if lease["owner"] == exclude_owner or is_live(lease, self._clock):
-                        continue
-                found.append(rows.turn(row))
+                held = lease is not None and lease["turn_id"] == row["id"] and lease["held"]
+                if lease is None or not held or not (lease["owner"] == exclude_owner or is_live(lease, self._clock)):
+                    found.append(rows.turn(row))
             return found
 
         return await self._db.read(run)

@@ -53,8 +53,7 @@ def migrate(connection: sqlite3.Connection) -> int:
         found = version(connection)
         _refuse_newer(found, newest)
         if found == 0:
-            if connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
-                raise StoreCorrupt("the database holds tables that are not ours")
+            _refuse_foreign(connection)
             run_script(connection, schema())
         else:
             for number, text in available()[found:]:
@@ -79,6 +78,11 @@ def run_script(connection: sqlite3.Connection, text: str) -> None:
             statement = ""
     if statement.strip():
         connection.execute(statement)
+
+
+def _refuse_foreign(connection: sqlite3.Connection) -> None:
+    if connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
+        raise StoreCorrupt("the database holds tables that are not ours")
 
 
 def _refuse_newer(found: int, newest: int) -> None:

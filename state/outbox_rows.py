@@ -146,7 +146,8 @@ def record_receipt(tx: sqlite3.Connection, chunk: sqlite3.Row, message_ids: Sequ
 def settle_delivery(tx: sqlite3.Connection, delivery_id: DeliveryId) -> None:
     """READY -> SENT when no chunk is open any more and one has arrived; the wait of the last error is over."""
     tx.execute(
-        "UPDATE outbox SET not_before = NULL, state = CASE WHEN EXISTS (SELECT 1 FROM chunks WHERE delivery_id = outbox.id"
+        "UPDATE outbox SET not_before = NULL, state = CASE WHEN EXISTS"
+        " (SELECT 1 FROM chunks WHERE delivery_id = outbox.id"
         " AND state IN ('ready', 'sending', 'unknown')) THEN state ELSE 'sent' END WHERE id = ? AND state = 'ready'",
         (delivery_id,),
     )

@@ -14,7 +14,10 @@ _PAGES = 800
 
 
 def tend_index(connection: sqlite3.Connection) -> None:
-    """Merge once, where a level has `usermerge` (schema.sql) segments or more. Each index is its own transaction. Raises a sqlite3 error where the lock is not free."""
+    """Merge once, where a level has `usermerge` (schema.sql) segments or more.
+
+    Each index is its own transaction. Raises a sqlite3 error where the lock is not free.
+    """
     for table in _TABLES:
         connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', {_PAGES})")
 

@@ -35,7 +35,8 @@ class Sessions(Repository):
             row = tx.execute("SELECT * FROM bindings WHERE key = ?", (key,)).fetchone()
             if row is None:
                 tx.execute(
-                    "INSERT INTO bindings (key, state, claim_owner, claim_boot, claim_expires, address_json, updated_at)"
+                    "INSERT INTO bindings"
+                    " (key, state, claim_owner, claim_boot, claim_expires, address_json, updated_at)"
                     " VALUES (?, 'pending', ?, ?, ?, ?, ?)",
                     (key, owner, boot_id, boot + ttl, clean(address_json), now),
                 )

@@ -57,9 +57,7 @@ class Store:
 
     @classmethod
     @asynccontextmanager
-    async def open(
-        cls, path: Path, *, owner: Owner, readers: int = 2, clock: Clock = SYSTEM
-    ) -> AsyncIterator[Store]:
+    async def open(cls, path: Path, *, owner: Owner, readers: int = 2, clock: Clock = SYSTEM) -> AsyncIterator[Store]:
         """Open (and make or migrate) the database at `path`; close it with a final checkpoint.
 
         Raises StoreTooNew, StoreCorrupt, StoreFull, StoreBusy or StoreUnusable.
@@ -77,7 +75,9 @@ class Store:
 
         def run(tx: sqlite3.Connection) -> list[str]:
             found = [str(row[0]) for row in tx.execute("PRAGMA integrity_check(100)")]
-            broken = [f"{row[0]} row {row[1]} refers to nothing in {row[2]}" for row in tx.execute("PRAGMA foreign_key_check")]
+            broken = [
+                f"{row[0]} row {row[1]} refers to nothing in {row[2]}" for row in tx.execute("PRAGMA foreign_key_check")
+            ]
             return [line for line in found if line != "ok"] + broken
 
         return await self._db.read(run)

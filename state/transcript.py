@@ -40,7 +40,8 @@ class Transcript(Repository):
 
         def run(tx: sqlite3.Connection) -> list[TurnId]:
             found = tx.execute(
-                "SELECT id FROM turns WHERE session_id = ?1 AND EXISTS (SELECT 1 FROM transcript t WHERE t.session_id = ?1"
+                "SELECT id FROM turns WHERE session_id = ?1"
+                " AND EXISTS (SELECT 1 FROM transcript t WHERE t.session_id = ?1"
                 " AND t.active = 1 AND t.id >= turns.first_row AND t.turn_id = turns.id) ORDER BY seq DESC LIMIT ?2",
                 (session_id, n),
             )

@@ -102,9 +102,7 @@ def segments(tx: sqlite3.Connection, session_id: SessionId) -> list[tuple[Sessio
     seen: set[str] = set()
     while current is not None and current not in seen:
         seen.add(current)
-        row = tx.execute(
-            "SELECT parent_id, parent_from, parent_upto FROM sessions WHERE id = ?", (current,)
-        ).fetchone()
+        row = tx.execute("SELECT parent_id, parent_from, parent_upto FROM sessions WHERE id = ?", (current,)).fetchone()
         if row is None:
             if not found:
                 raise NotFound(f"there is no session {session_id}")

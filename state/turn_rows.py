@@ -56,7 +56,8 @@ def _move_calls(tx: sqlite3.Connection, lease: TurnLease, before: ToolStatus, af
 def call_status(tx: sqlite3.Connection, lease: TurnLease, row_id: RowId) -> tuple[ToolStatus, bool]:
     """The status of a call of this turn and whether its result is stored. Conflict where it is none."""
     row = tx.execute(
-        "SELECT tool_status, wire IS NOT NULL AS complete FROM transcript WHERE id = ? AND session_id = ? AND turn_id = ?",
+        "SELECT tool_status, wire IS NOT NULL AS complete FROM transcript"
+        " WHERE id = ? AND session_id = ? AND turn_id = ?",
         (row_id, lease.session_id, lease.turn_id),
     ).fetchone()
     if row is None or row["tool_status"] is None:
@@ -75,6 +76,4 @@ def deactivate_rows(tx: sqlite3.Connection, lease: TurnLease, row_ids: Sequence[
 def free_events(tx: sqlite3.Connection, turn_id: TurnId) -> None:
     """A planned stop is no crash: the attempt that it ends does not count."""
     tx.execute("UPDATE turns SET attempts = max(attempts - 1, 0) WHERE id = ?", (turn_id,))
-    tx.execute(
-        "UPDATE inbox SET attempts = max(attempts - 1, 0) WHERE turn_id = ? AND fate = 'running'", (turn_id,)
-    )
+    tx.execute("UPDATE inbox SET attempts = max(attempts - 1, 0) WHERE turn_id = ? AND fate = 'running'", (turn_id,))

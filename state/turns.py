@@ -206,7 +206,8 @@ class Turns(Repository):
             for event_id, fate, why in fates:
                 inbox.settle(tx, event_id, fate, why, lease.turn_id, now)
             tx.execute(
-                "UPDATE turns SET state = ?, detail = ?, ended_at = ? WHERE id = ?", (state, clean(detail), now, lease.turn_id)
+                "UPDATE turns SET state = ?, detail = ?, ended_at = ? WHERE id = ?",
+                (state, clean(detail), now, lease.turn_id),
             )
             touch(tx, lease.session_id, now)
             let_go(tx, lease)

@@ -25,7 +25,8 @@ class Usage(Repository):
         def run(tx: sqlite3.Connection) -> None:
             tx.execute(
                 "INSERT INTO usage (session_id, turn_id, model, input_tokens, output_tokens, cached_tokens,"
-                " request_bytes, prefix_bytes, break_reason, seconds, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " request_bytes, prefix_bytes, break_reason, seconds, created_at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     session_id,
                     turn_id,
