@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.errors import ModelUnavailable
+from agent_core.errors import ModelKeyBad, ModelUnavailable
 from agent_core.models.embedded import host as hosting
 from agent_core.models.embedded.host import Host
 from agent_core.models.embedded.manifest import SMOLLM2
@@ -102,7 +102,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_missing_weights_are_told(tmp_path: Path) -> None:
-    with pytest.raises(ModelUnavailable, match="not installed") as caught:
+    with pytest.raises(ModelKeyBad, match="not installed") as caught:
         Host(tmp_path, context=512, grace=0.0).ensure()
     assert "tidings model install" in caught.value.told
 
