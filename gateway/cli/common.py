@@ -27,6 +27,17 @@ ConfigOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+def family(help_text: str, *, single: bool = False) -> typer.Typer:
+    """The application of one family of subcommands; `single`: it is one command itself."""
+    return typer.Typer(
+        help=help_text,
+        no_args_is_help=not single,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+
+
 def fail(message: str, code: int = ExitCode.FAULT) -> int:
     """Tell an error in one line."""
     print(f"tidings: {message}", file=sys.stderr)  # noqa: T201 - the command's own output
@@ -48,9 +59,9 @@ def load_config(path: Path | None) -> Config:
         raise stop(str(error), ExitCode.CONFIG) from None
 
 
-def out(value: object) -> None:
+def out(value: object, *, end: str = "\n") -> None:
     """Print to standard output."""
-    print(value)  # noqa: T201 - the command's own output
+    print(value, end=end, flush=True)  # noqa: T201 - the command's own output
 
 
 def out_json(value: object) -> None:

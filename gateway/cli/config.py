@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import socket
@@ -11,10 +12,10 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.common import ConfigOption, JsonOption, load_config, out, out_json, stop
+from gateway.cli.common import ConfigOption, JsonOption, family, load_config, out, out_json, stop
 from gateway.config_paths import default_path
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check or make the configuration.")
+app = family("Check or make the configuration.")
 
 EXAMPLE = "config.example.yaml"
 FIRST_PORT = 8787
@@ -23,7 +24,7 @@ QUICK = """\
 home: {home}
 model: {{provider: embedded}}
 platforms:
-  http: {{enabled: true, host: 127.0.0.1, port: {port}, key: "file:{key}"}}
+  http: {{enabled: true, host: 127.0.0.1, port: {port}, key: {key}}}
 """
 
 
@@ -46,6 +47,7 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 def init(
     config: ConfigOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="Embedded model and local HTTP: needs no key.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a configuration to begin with. Never overwrites one."""
     path = (config or default_path(os.environ)).expanduser().absolute()
@@ -53,7 +55,10 @@ def init(
         raise stop(f"{path} exists already")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     _write(path, _quick(path.parent) if quick else _example())
-    out(f"{path} is written")
+    if as_json:
+        out_json({"path": str(path)})
+    else:
+        out(f"{path} is written")
 
 
 def _write(path: Path, text: str) -> None:
@@ -65,7 +70,12 @@ def _quick(home: Path) -> str:
     key = home / "http.key"
     if not key.exists():
         _write(key, secrets.token_urlsafe(32) + "\n")
-    return QUICK.format(home=home, port=free_port(), key=key)
+    return QUICK.format(home=_quoted(str(home)), port=free_port(), key=_quoted(f"file:{key}"))
+
+
+def _quoted(text: str) -> str:
+    """As YAML wants it, whatever stands in the path: a JSON text is a YAML text."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _example() -> str:

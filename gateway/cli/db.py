@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.common import ConfigOption, JsonOption, fail, load_config, out, out_json, with_store
+from gateway.cli.common import ConfigOption, JsonOption, fail, family, load_config, out, out_json, with_store
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check or back up the database.")
+app = family("Check or back up the database.")
 
 
 @app.command()

@@ -14,18 +14,21 @@ from urllib.parse import urlsplit
 import typer
 
 from adapters import registry
+from agent_core.models.settings import ModelSettings
 from gateway import locks
-from gateway.cli.common import ConfigOption, JsonOption, load_config, out, out_json
+from gateway.cli.common import ConfigOption, JsonOption, family, load_config, out, out_json
 from gateway.cli.status import ask
 from gateway.config_types import Config
 
-app = typer.Typer(rich_markup_mode=None, help="Look for what is wrong.")
+app = family("Look for what is wrong.", single=True)
 
 ROOM = 500_000_000
 LIMITS = (
-    "A chunk whose outcome is unknown, where the platform offers no look-up, is sent once more, marked.",
     "A side effect that had begun when the process died is unknown: it is told, and never repeated by itself.",
+    "A process that is frozen longer than its lease may end an effect that it had begun; that ends as unknown too.",
+    "A message whose arrival is unknown, where the platform offers no look-up, is sent once more, marked, never twice.",
 )
+"""What cannot be promised anywhere (P2 to P4); each platform's manifest adds its own (P1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,7 @@ def _look(settings: Config) -> Iterator[Finding]:
     mode = stat.S_IMODE(home.stat().st_mode)
     if mode & 0o077:
         yield Finding(grade="warning", what=f"others can look into {home}", remedy=f"chmod 700 {home}")
+    yield from _rights(settings)
     if not os.access(home, os.W_OK):
         yield Finding(
             grade="fault", what=f"{home} cannot be written to", remedy="run as its owner, or change its owner"
@@ -92,8 +96,17 @@ def _look(settings: Config) -> Iterator[Finding]:
         )
 
 
+def _rights(settings: Config) -> Iterator[Finding]:
+    """Files with what was said, or with secrets, that others can read."""
+    home = settings.home
+    for path in (home / "tidings.db", home / "tidings.db-wal", home / "http.key", home / "history"):
+        if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            yield Finding(grade="warning", what=f"others can read {path}", remedy=f"chmod 600 {path}")
+
+
 async def _look_async(settings: Config) -> list[Finding]:
-    return [*await _database(settings), await _model(settings)]
+    models = [settings.model, *(settings.models[name] for name in settings.fallbacks)]
+    return [*await _database(settings), *[await _model(settings, one) for one in models]]
 
 
 async def _database(settings: Config) -> list[Finding]:
@@ -135,20 +148,24 @@ async def _database(settings: Config) -> list[Finding]:
         ]
 
 
-async def _model(settings: Config) -> Finding:
+async def _model(settings: Config, wanted: ModelSettings) -> Finding:
     from agent_core.errors import ModelError  # noqa: PLC0415 - as above
     from agent_core.models.factory import make_model  # noqa: PLC0415
 
-    model = make_model(settings.model, home=settings.home)
+    try:
+        model = make_model(wanted, home=settings.home)
+    except (OSError, ValueError) as error:
+        return Finding(grade="fault", what=f"model {wanted.name}: {error}", remedy="mend its script")
+    remedy = "tidings model check" if wanted.provider == "embedded" else "see its base_url and api_key"
     try:
         async with asyncio.timeout(60):
-            if settings.model.base_url is not None:
-                await _reach(settings.model.base_url)
+            if wanted.base_url is not None:
+                await _reach(wanted.base_url)
             window = (await model.capabilities()).context_tokens
-        return Finding(grade="ok", what=f"model {model.name} ({settings.model.provider}), window {window} tokens")
+        return Finding(grade="ok", what=f"model {model.name} ({wanted.provider}), window {window} tokens")
     except (ModelError, TimeoutError, OSError) as error:
         told = error.told if isinstance(error, ModelError) else str(error) or "no answer within a minute"
-        return Finding(grade="fault", what=f"model {model.name}: {told}", remedy="see model: in the configuration")
+        return Finding(grade="fault", what=f"model {model.name}: {told}", remedy=remedy)
     finally:
         await model.close()
 

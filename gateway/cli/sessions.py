@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.common import ConfigOption, JsonOption, load_config, out, out_json, stop, with_store
+from gateway.cli.common import ConfigOption, JsonOption, family, load_config, out, out_json, stop, with_store
 from gateway.convert import event_from_row
 from gateway.inputs import one_line
 from state.ids import EventId, SessionId
 from state.records import Session
 from state.store import Store
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, show, search and export sessions.")
-why_app = typer.Typer(rich_markup_mode=None, help="What became of a message.")
+app = family("List, show, search and export sessions.")
+why_app = family("What became of a message.", single=True)
 
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many at most.")]
 

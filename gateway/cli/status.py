@@ -3,74 +3,169 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 import urllib.error
 import urllib.request
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from adapters.http.settings import HttpSettings
 from gateway import locks
-from gateway.cli.common import ConfigOption, JsonOption, load_config, out, out_json, with_store
+from gateway.cli.common import ConfigOption, JsonOption, family, load_config, out, out_json, with_store
 from gateway.config_types import Config
+from gateway.convert import event_from_row
+from gateway.inputs import one_line
 from state.store import Store
 
-app = typer.Typer(rich_markup_mode=None, help="How the daemon stands.")
+app = family("How the daemon stands.", single=True)
+
 SECONDS = 3.0
+"""The bound of one question to the daemon."""
+EVERY = 2.0
+OPEN_SHOWN = 10
+_MEASURES = {
+    "process_resident_memory_bytes": "memory_bytes",
+    "process_cpu_seconds_total": "cpu_seconds",
+    'tidings_now{what="turns_running"}': "turns_running",
+    'tidings_now{what="workers"}': "chats_at_work",
+    'tidings_now{what="delivery_lanes"}': "chats_written_to",
+    "tidings_leases_lost_total": "leases_lost",
+}
 
 
 @app.command()
-def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def status(
+    config: ConfigOption = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds, until Ctrl-C.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Whether the daemon runs, how its platforms stand, and what is open. Exit code 1 where it is not ready."""
     settings = load_config(config)
-    holder = locks.holder(locks.daemon_lock_path(settings.home))
-    ready = ask(settings, "/readyz") if holder is not None else None
-    facts: dict[str, Any] = {
-        "running": None if holder is None else str(holder),
-        "ready": ready,
-        "store": with_store(settings, _counts) if (settings.home / "tidings.db").exists() else None,
-    }
-    if as_json:
-        out_json(facts)
-    else:
-        _print(facts)
+    while True:
+        facts = look(settings)
+        if watch and sys.stdout.isatty() and not as_json:
+            out("\x1b[2J\x1b[H", end="")
+        if as_json:
+            out_json(facts)
+        else:
+            _print(facts)
+        if not watch:
+            break
+        time.sleep(EVERY)
+    ready = facts["ready"]
     if ready is None or ready.get("status") != "ready":
         raise typer.Exit(1)
 
 
-async def _counts(store: Store) -> dict[str, Any]:
-    events = await store.inbox.counts()
+def look(settings: Config) -> dict[str, Any]:
+    """Everything that is known now, as plain data. Takes a few seconds at most."""
+    holder = locks.holder(locks.daemon_lock_path(settings.home))
+    runs = holder is not None
     return {
-        "journal": store.journal_mode,
-        "events": {fate.value: count for fate, count in events.items() if count},
-        "deliveries": await store.outbox.counts(),
+        "running": None if holder is None else str(holder),
+        "address": base_url(settings) if runs else None,
+        "healthy": ask(settings, "/healthz") if runs else None,
+        "ready": ask(settings, "/readyz") if runs else None,
+        "measures": measures(_get(settings, "/metrics") or "") if runs else {},
+        "store": with_store(settings, _counts) if (settings.home / "tidings.db").exists() else None,
     }
 
 
-def ask(settings: Config, path: str) -> dict[str, Any] | None:
-    """What the daemon's HTTP server answers, None where it does not."""
+async def _counts(store: Store) -> dict[str, Any]:
+    events, deliveries = await store.inbox.counts(), await store.outbox.counts()
+    waiting, holds = await store.inbox.open_events(), await store.holds.active()
+    return {
+        "journal": store.journal_mode,
+        "events": {fate.value: count for fate, count in events.items() if count},
+        "deliveries": {state: count for state, count in deliveries.items() if count},
+        "open": [
+            {
+                "event": row.id,
+                "platform": row.platform,
+                "fate": row.fate.value,
+                "received_at": row.received_at,
+                "text": one_line(event_from_row(row).text, 60),
+            }
+            for row in waiting[:OPEN_SHOWN]
+        ],
+        "holds": [{"chat": hold.chat, "until": hold.until, "reason": hold.reason} for hold in holds],
+    }
+
+
+def base_url(settings: Config) -> str | None:
+    """Where the daemon's HTTP server answers on this machine; None where its port is not fixed."""
     http = settings.platforms["http"]
-    host, port = getattr(http, "host", "127.0.0.1"), getattr(http, "port", 0)
-    if port == 0:
+    assert isinstance(http, HttpSettings)
+    if http.port == 0:
         return None
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(http.host, http.host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{http.port}"
+
+
+def ask(settings: Config, path: str) -> dict[str, Any] | None:
+    """What the daemon's HTTP server answers there as JSON, whatever its status; None where it does not."""
     try:
-        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=SECONDS) as answer:
-            return dict(json.loads(answer.read()))
-    except urllib.error.HTTPError as error:
-        return dict(json.loads(error.read()))
-    except (OSError, ValueError):
+        return dict(json.loads(_get(settings, path) or ""))
+    except (ValueError, TypeError):
         return None
+
+
+def _get(settings: Config, path: str) -> str | None:
+    base = base_url(settings)
+    if base is None:
+        return None
+    # straight to it: a proxy of the environment is for other machines
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(_request(settings, base + path), timeout=SECONDS) as answer:
+            return str(answer.read().decode("utf-8", "replace"))
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.read().decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def _request(settings: Config, url: str) -> urllib.request.Request:
+    http = settings.platforms["http"]
+    assert isinstance(http, HttpSettings)
+    headers = {} if http.key is None else {"Authorization": f"Bearer {http.key.get_secret_value()}"}
+    return urllib.request.Request(url, headers=headers)
+
+
+def measures(text: str) -> dict[str, float]:
+    """The figures worth a line out of Prometheus text."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        name, _, value = line.rpartition(" ")
+        if name in _MEASURES:
+            found[_MEASURES[name]] = float(value)
+    return found
 
 
 def _print(facts: dict[str, Any]) -> None:
     out(f"daemon: {facts['running'] or 'not running'}")
     ready = facts["ready"]
-    if ready is not None:
-        out(f"state: {ready['status']}{': ' + '; '.join(ready['missing']) if ready['missing'] else ''}")
+    if ready is not None and "missing" in ready:
+        missing = f": {'; '.join(ready['missing'])}" if ready["missing"] else ""
+        out(f"state: {ready['status']}{missing}; version {ready['version']}, up for {ready['uptime_seconds']} s")
         for name, state in ready["platforms"].items():
             out(f"  {name}: {state['state']}{' (' + state['reason'] + ')' if state.get('reason') else ''}")
     elif facts["running"]:
-        out("state: it does not answer on its HTTP port")
+        out(f"state: it does not answer at {facts['address'] or 'its HTTP port, which is chosen at each start'}")
+    if found := facts["measures"]:
+        out(
+            f"memory: {found.get('memory_bytes', 0) / 1e6:.0f} MB; CPU: {found.get('cpu_seconds', 0):.1f} s; "
+            f"turns: {found.get('turns_running', 0):.0f}"
+        )
     store = facts["store"]
-    if store is not None:
-        for title in ("events", "deliveries"):
-            out(f"{title}: {', '.join(f'{count} {name}' for name, count in store[title].items() if count) or 'none'}")
+    if store is None:
+        return
+    for title in ("events", "deliveries"):
+        out(f"{title}: {', '.join(f'{count} {name}' for name, count in store[title].items()) or 'none'}")
+    for row in store["open"]:
+        out(f"  event {row['event']} ({row['platform']}) is {row['fate']}: {row['text']}")
+    for hold in store["holds"]:
+        out(f"  {hold['chat']} waits until {hold['until']:%H:%M:%S} UTC: {hold['reason']}")
