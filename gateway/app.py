@@ -29,6 +29,7 @@ from gateway.httpd import HttpdError, HttpServer
 from gateway.keys import person_of
 from gateway.lifecycle import ExitCode, Stage, StopRequest
 from gateway.metrics import Metrics
+from gateway.restart import say_back
 from gateway.supervisor import Supervisor
 from state.clock import SYSTEM
 from state.errors import StateError
@@ -121,6 +122,7 @@ class Daemon:
             status=self._status,
             mine=lambda row: row.platform in enabled,
             on_auth_failed=self._refused,
+            restart=lambda why: self._stop.ask(why, ExitCode.RESTART),
         )
 
     def _status(self) -> list[str]:
@@ -145,6 +147,7 @@ class Daemon:
             await stack.enter_async_context(server)
             start(core.deliveries.run(), "deliveries")
             start(core.recovery.watch(all_turns=True), "recovery")
+            await say_back(self._config.home, core.deliveries)
             start(self._metrics.watch_loop(), "loop-lag")
             start(self._gauges(core), "gauges")
             start(self._notifier.keep_alive(lambda: True), "watchdog")
@@ -265,4 +268,3 @@ def _version() -> str:
         return version("tidings")
     except PackageNotFoundError:
         return "unpackaged"
-

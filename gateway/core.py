@@ -217,6 +217,7 @@ def assemble(
     status: Callable[[], list[str]],
     mine: Callable[[InboxEvent], bool],
     on_auth_failed: Callable[[str, AuthFailed], None] | None = None,
+    restart: Callable[[str], None] | None = None,
 ) -> Core:
     """Put the core together. Pure wiring: nothing is opened and nothing runs."""
     background = Background(group)
@@ -261,7 +262,7 @@ def assemble(
     workers = Workers(turns.run, WorkerLimits(queue=config.limits.queue_per_chat, turns=config.limits.concurrent_turns))
     put_back.append(workers)
     chat = chat_settings(config)
-    control = Control(parts, work, workers, status, lambda: config.chat.busy)
+    control = Control(parts, work, workers, status, lambda: config.chat.busy, restart)
     commands = Table(control, SessionCommands(parts, work, workers))
     intake = Intake(parts, work, workers, Edits(parts, work, workers), commands, chat)
     return Core(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable
 
@@ -11,11 +12,13 @@ from gateway.commands.base import Call, Command, Forward, Reply
 from gateway.commands.sessions import ago
 from gateway.inputs import one_line
 from gateway.keys import person_of
+from gateway.restart import leave_mark
 from gateway.work import TurnParts, Work
 from gateway.workers import Workers
 from state.owners import describe
 from state.records import BindingState, DeliveryState, Fate, InboxEvent, TurnState
 
+RESTART_AFTER = 0.3
 MODES = ("queue", "steer", "interrupt", "collect")
 
 FATE_WORDS = {
@@ -43,12 +46,14 @@ class Control:
         workers: Workers,
         status: Callable[[], list[str]],
         default_busy: Callable[[], str],
+        restart: Callable[[str], None] | None = None,
     ) -> None:
         self._p = parts
         self._work = work
         self._workers = workers
         self._status_lines = status
         self._default_busy = default_busy
+        self._ask_restart = restart
 
     def commands(self) -> Iterable[Command]:
         """The commands of this family."""
@@ -71,6 +76,8 @@ class Control:
         )
         yield Command(name="whoami", help="your id and your role here", handler=self._whoami)
         yield Command(name="approve", usage="ID", help="allow what an approval asks for", handler=self._approve)
+        if self._ask_restart is not None:
+            yield Command(name="restart", help="start the daemon anew", handler=self._restart, needs="owner")
         yield Command(name="deny", usage="ID", help="refuse it", handler=self._deny)
 
     async def _stop(self, call: Call) -> Reply:
@@ -213,6 +220,19 @@ class Control:
 
     async def _approve(self, call: Call) -> Reply:
         return await self._answer(call, Action(button_id=call.args, value="approve"))
+
+    async def _restart(self, call: Call) -> Reply:
+        """The turn that runs elsewhere ends or is parked; this command is no turn and holds nothing up."""
+        assert self._ask_restart is not None
+        await leave_mark(self._p.settings().home, call)
+        ask = self._ask_restart
+
+        async def soon() -> None:
+            await asyncio.sleep(RESTART_AFTER)  # the answer of this command goes out first
+            ask(f"/restart of event {call.event_id}")
+
+        self._p.spawn(soon(), "restart")
+        return Reply(text="I restart now. What runs goes on after it.", detail="/restart")
 
     async def _deny(self, call: Call) -> Reply:
         return await self._answer(call, Action(button_id=call.args, value="deny"))
