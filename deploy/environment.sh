@@ -73,14 +73,34 @@ make_venv() {
     fi
 }
 
+# What an environment is made from: when it changes, it is made anew.
+made_from() {
+    (cd "$root" && cat pyproject.toml deploy/constraints | cksum)
+    printf '%s' "$root"
+}
+
+# True if some stamp that says $2 has at least the extras in $1 (separated by commas).
+is_made() {
+    local stamp extra
+    [ -x "$python" ] && [ -x "$venv/bin/tidings" ] || return 1
+    for stamp in "$venv"/tidings-*.stamp; do
+        [ "$(cat "$stamp" 2>/dev/null)" = "$2" ] || continue
+        for extra in ${1//,/ }; do
+            case ",$(basename "$stamp" .stamp | cut -d- -f2-)," in *",$extra,"*) ;; *) continue 2 ;; esac
+        done
+        return 0
+    done
+    return 1
+}
+
 # Installs this checkout with the extras in $1, once: a stamp says what the environment was made from.
 make_environment() {
     local extras=$1 stamp wanted
     exec 9<"$root" # two starts at once make one environment: the folder itself is the lock
     flock -n 9 2>/dev/null || { say "another start is making the environment; waiting for it"; flock 9; }
     stamp=$venv/tidings-$extras.stamp
-    wanted=$(cd "$root" && cat pyproject.toml deploy/constraints | cksum; printf '%s' "$root")
-    if [ ! -x "$venv/bin/tidings" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+    wanted=$(made_from)
+    if ! is_made "$extras" "$wanted"; then
         make_venv
         rm -f "$stamp"
         with_progress "installing tidings and its packages (about a minute)" "$venv/pip.log" \
