@@ -39,6 +39,8 @@ _CHECKPOINT_IDLE = 1 << 20
 """Bytes of WAL worth a checkpoint when idle."""
 _CHECKPOINT_BUSY = 48 << 20
 """Bytes of WAL that are checkpointed between two commits even when busy."""
+_WAKE = 4
+"""Waiters that are woken in one round of an event loop."""
 _TEND_IDLE, _TEND_BUSY = 16, 256
 """Commits after which the search index is tended, when idle and when busy."""
 
@@ -255,7 +257,7 @@ class Writer:
         for loop, jobs in by_loop.items():
             # A loop that is closed has nobody left to tell; the writes stand.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_resolve, jobs)
+                loop.call_soon_threadsafe(_resolve, jobs, loop)
 
     def _explain(self, error: BaseException) -> BaseException:
         found = translate(error, self._path)
@@ -302,8 +304,10 @@ class Writer:
         self._connection.close()
 
 
-def _resolve(jobs: list[Job]) -> None:
-    for job in jobs:
+def _resolve(jobs: list[Job], loop: asyncio.AbstractEventLoop) -> None:
+    """Wake those who wait, some at a time: a whole group woken in one round of the loop would make that round as
+    long as all that they do next, and everything else would have to wait for it."""
+    for job in jobs[:_WAKE]:
         job.settled()
         future = job.future
         if future is None or future.done():
@@ -312,3 +316,5 @@ def _resolve(jobs: list[Job]) -> None:
             future.set_exception(job.error)
         else:
             future.set_result(job.result)
+    if len(jobs) > _WAKE:
+        loop.call_soon(_resolve, jobs[_WAKE:], loop)

@@ -54,12 +54,16 @@ def write_config(home: Path, model_url: str, **changes: Any) -> Path:
 class DaemonProcess:
     """One start of `tidings run`."""
 
-    def __init__(self, config: Path, *, point: str = "none", env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, config: Path, *, point: str = "none", env: Mapping[str, str] | None = None, direct: bool = False
+    ) -> None:
+        """`direct` starts the product's own command, without the wrapper that can die at a point."""
         self.config = config
         self.log = config.parent / f"log-{os.urandom(4).hex()}.jsonl"
         self._out = self.log.open("wb")
+        command = ["gateway"] if direct else ["tests.crash.points", point]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.points", point, "run", "--config", str(config)],
+            [sys.executable, "-m", *command, "run", "--config", str(config)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._out,
