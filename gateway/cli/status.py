@@ -146,7 +146,8 @@ def measures(text: str) -> dict[str, float]:
 
 
 def _print(facts: dict[str, Any]) -> None:
-    out(f"daemon: {facts['running'] or 'not running'}")
+    address = f", {facts['address']}" if facts["address"] else ""
+    out(f"daemon: {facts['running'] or 'not running'}{address}")
     ready = facts["ready"]
     if ready is not None and "missing" in ready:
         missing = f": {'; '.join(ready['missing'])}" if ready["missing"] else ""
