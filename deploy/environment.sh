@@ -68,6 +68,10 @@ make_venv() {
         "$base" -m venv --without-pip "$venv" >/dev/null || fail "$base -m venv failed"
         with_progress "getting pip" "$venv/pip.log" "$base" -m pip --python "$python" install pip \
             || fail "pip cannot be installed: $(reason "$venv/pip.log")"
+    elif [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+        say "installing Debian's python3-venv"
+        { apt-get update -q && apt-get install -q -y --no-install-recommends python3-venv; } </dev/null >/dev/null 2>&1
+        "$base" -m venv "$venv" >/dev/null || fail "$base -m venv failed, and apt-get could not install python3-venv"
     else
         fail "Python's venv module is missing: apt-get install python3-venv"
     fi
