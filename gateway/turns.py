@@ -24,6 +24,9 @@ from state.records import Fate, Session, SessionBinding, TurnLease, TurnState
 log = structlog.get_logger("gateway.turns")
 
 HELD_POLL = 0.5
+DEFECTS = 3
+"""So often is a turn tried whose handling ends with a defect; a resumed one is counted by its attempts."""
+DEFECT = "Something is wrong with me: I could not answer this. It is in the log; please tell my owner."
 UNSAVED = (
     "The disk of this machine is full: what you wrote is kept, but I cannot work on it before there is room. "
     "It is answered then."
@@ -59,7 +62,7 @@ class Turns:
     async def run(self, key: SessionKey, items: Sequence[Item]) -> None:
         """Answer the items. Called by the worker of the key; returns when every one of them is settled,
         or is another process's affair, or is parked for the next start."""
-        delay = 0.5
+        delay, defects = 0.5, 0
         left: Sequence[Item] = items
         while left:
             try:
@@ -71,6 +74,12 @@ class Turns:
                 await self._p.deliveries.say_unsaved(left[0].event.address, UNSAVED, left[0].event.message_id)
             except StateError as error:
                 log.exception("store.unavailable", key=key, error=str(error))
+            except Exception:  # the boundary of a turn: a defect is tried again, then told, and never repeated for ever
+                log.exception("turn.defect", key=key)
+                defects += 1
+                if defects >= DEFECTS and left[0].resume is None:
+                    await self.end_all(left, Fate.FAILED, "a defect of mine", DEFECT)
+                    return
             else:
                 return
             await asyncio.sleep(delay)

@@ -70,8 +70,14 @@ async def test_B02_a_resumed_turn_and_a_new_message_are_answered_once_each(
 async def test_B11_an_event_whose_handler_failed_is_handled_after_the_restart(
     tmp_path: Path, model: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tries = 0
+
     async def broken(*_args: object) -> None:
-        raise RuntimeError("the handler has a defect")
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise RuntimeError("the handler has a defect")
+        await asyncio.Event().wait()  # and then the process dies
 
     with monkeypatch.context() as patch:
         patch.setattr(Turns, "_attempt", broken)
@@ -175,3 +181,17 @@ async def test_the_reconciler_mends_what_cannot_be(run: Process) -> None:
     turn = await run.store.turns.get(mended.turn_id)
     assert turn is not None
     assert turn.state is TurnState.ANSWERED
+
+
+async def test_a_defect_that_stays_is_told_and_the_chat_goes_on(run: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_args: object) -> None:
+        raise RuntimeError("the handler has a defect")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Turns, "_attempt", broken)
+        await run.platform.hear("hello", message_id="m1")
+        assert (await run.fate("m1", 20))[0] == "failed"
+    await run.says("Something is wrong with me")
+    await run.platform.hear("and now?", message_id="m2")
+    assert (await run.fate("m2"))[0] == "answered"
+    await run.check_ledger()
