@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LABEL_VALUES = 64
 """How many different combinations of label values a metric may have."""
-LAG_EVERY = 0.05
+LAG_EVERY = 0.1
 """Seconds between two samples of the event loop's lag."""
 
 _FINE = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0)

@@ -21,6 +21,7 @@ import aiohttp
 
 from agent_core.errors import ModelError, ModelUnavailable
 from agent_core.models.faults import fault
+from agent_core.models.lean import defer_types
 from agent_core.models.retry_after import retry_after
 from agent_core.models.settings import ModelSettings, Timeouts
 from agent_core.models.sse import events
@@ -59,6 +60,7 @@ class Sdk:
                 ) from exc
 
     def _open(self) -> tuple[Any, tuple[type[Exception], ...], Any]:
+        defer_types(self._package)
         module = importlib.import_module(self._package)
         settings, times = self._settings, self._settings.timeouts
         make = module.AsyncOpenAI if self._package == "openai" else module.AsyncAnthropic
