@@ -202,7 +202,7 @@ class LimitSettings(Section):
     )
     turn_seconds: float = Field(default=1800.0, gt=0, description="The longest time of one turn.")
     iterations: int = Field(default=60, ge=1, le=1000, description="The most model calls of one turn.")
-    retry_seconds: float = Field(default=180.0, ge=0, description="The time one turn may spend on model retries.")
+    retry_seconds: float = Field(default=60.0, ge=0, description="The time one turn may spend on model retries.")
     approval_seconds: float = Field(default=3600.0, gt=0, description="How long a question to a person stays open.")
     concurrent_turns: int = Field(default=256, ge=1, description="The most turns at once; others wait.")
     queue_per_chat: int = Field(default=50, ge=1, description="The most messages that wait in one chat.")
