@@ -184,7 +184,9 @@ class Seat:
             fell_at=self._now() if stands_in else 0.0,
         )
         self.boundary = reason
-        await context.store.sessions.freeze_prompt(context.session.id, self._frozen.dump(), reason)
+        await context.store.sessions.freeze_prompt(
+            context.session.id, self._frozen.dump(), reason, lease=context.lease
+        )
         log.info(
             "prompt.frozen", session=context.session.id, turn=context.lease.turn_id, reason=reason, model=model.name,
             profile=self._frozen.profile, tools=len(tools),

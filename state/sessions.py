@@ -9,7 +9,8 @@ from state import owners, rows
 from state.codec import clean, pack
 from state.errors import Conflict
 from state.ids import Owner, RowId, SessionId, SessionKey
-from state.records import BindingState, Session, SessionBinding
+from state.lease_rows import guard
+from state.records import BindingState, Session, SessionBinding, TurnLease
 from state.repository import Repository
 from state.session_rows import bind, close, find_binding, find_session, make_session, the_binding
 
@@ -152,10 +153,17 @@ class Sessions(Repository):
 
         await self._db.write(run)
 
-    async def freeze_prompt(self, session_id: SessionId, prompt: str, reason: str) -> Session:
-        """Store the frozen prompt, replacing an earlier one at a declared boundary. Raises NotFound."""
+    async def freeze_prompt(
+        self, session_id: SessionId, prompt: str, reason: str, *, lease: TurnLease | None = None
+    ) -> Session:
+        """Store the frozen prompt, replacing an earlier one at a declared boundary. Raises NotFound.
+
+        With the lease of the turn that does so, a turn that has lost it raises LeaseLost and writes nothing.
+        """
 
         def run(tx: sqlite3.Connection) -> Session:
+            if lease is not None:
+                guard(tx, lease, self._clock)
             find_session(tx, session_id)
             tx.execute(
                 "UPDATE sessions SET prompt = ?, prompt_reason = ? WHERE id = ?",

@@ -280,3 +280,15 @@ async def test_pruning_keeps_what_is_open_and_the_transcript(rig: Rig, clock: St
     assert await rig.store.prune(older_than=timedelta(days=7)) >= 1
     assert await rig.store.inbox.get(waiting) is not None
     assert await rig.texts(session.id) == ["old", "answer"]
+
+
+async def test_a_late_turn_does_not_change_the_frozen_prompt(rig: Rig, clock: SteppedClock) -> None:
+    session = await rig.session()
+    lease = await rig.lease(session)
+    await rig.store.sessions.freeze_prompt(session.id, "first", "new", lease=lease)
+    clock.advance(31)
+    with pytest.raises(LeaseLost):
+        await rig.store.sessions.freeze_prompt(session.id, "late", "fall-back", lease=lease)
+    found = await rig.store.sessions.get(session.id)
+    assert found is not None
+    assert found.prompt == "first"
