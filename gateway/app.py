@@ -55,17 +55,27 @@ def run_daemon(config: Config) -> int:
         logs.shutdown()
 
 
+CANNOT_START = (locks.LockHeld, locks.LockUnusable, StateError, HttpdError)
+
+
 async def _guarded(config: Config) -> int:
     """The daemon, with the faults of a start told in one line each."""
     try:
         return await Daemon(config).run()
-    except (locks.LockHeld, locks.LockUnusable, StateError, HttpdError) as error:
-        log.critical("daemon.cannot_start", reason=str(error), remedy=type(error).__name__)
-        return ExitCode.FAULT
+    except CANNOT_START as error:
+        return _cannot_start(error)
     except BaseExceptionGroup as group:
         for fault in group.exceptions:
-            log.critical("daemon.fault", reason=str(fault), exc_info=fault)
+            if isinstance(fault, CANNOT_START):
+                _cannot_start(fault)
+            else:
+                log.critical("daemon.fault", reason=str(fault), exc_info=fault)
         return ExitCode.FAULT
+
+
+def _cannot_start(error: BaseException) -> ExitCode:
+    log.critical("daemon.cannot_start", reason=str(error), remedy=type(error).__name__)
+    return ExitCode.FAULT
 
 
 class Daemon:

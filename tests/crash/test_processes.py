@@ -170,3 +170,15 @@ async def test_the_database_is_sound_after_many_kills_at_random_moments(world: W
     with sqlite3.connect(world.home / "tidings.db") as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     check_ledger(world.home, sent)
+
+
+async def test_a_port_that_is_taken_is_told_in_one_line(world: World) -> None:
+    first, _ = await world.start()
+    other = World(world.home.parent / "other" / "home", world.model, world._session)
+    http = {"enabled": True, "host": "127.0.0.1", "port": first.port, "key": "${TIDINGS_HTTP_KEY}"}
+    other.configure(platforms={"http": http})
+    second = other.spawn()
+    assert await second.dead() == 1
+    (line,) = second.told("daemon.cannot_start")
+    assert f"127.0.0.1:{first.port}" in line["reason"]
+    assert "exception" not in line
