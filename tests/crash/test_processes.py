@@ -179,6 +179,7 @@ async def test_a_port_that_is_taken_is_told_in_one_line(world: World) -> None:
     other.configure(platforms={"http": http})
     second = other.spawn()
     assert await second.dead() == 1
+    second.kill()
     (line,) = second.told("daemon.cannot_start")
     assert f"127.0.0.1:{first.port}" in line["reason"]
     assert "exception" not in line
