@@ -73,7 +73,7 @@ class Background:
     async def _guard(work: Coroutine[Any, Any, None], name: str) -> None:
         try:
             await work
-        except Exception:
+        except Exception:  # the boundary of a background task: told, and nothing else is touched
             log.exception("background.failed", task=name)
 
     def cancel(self) -> None:

@@ -193,7 +193,7 @@ class Intake:
                 log.exception("dispatch.failed", event_id=arrival.event_id, error=str(error))
                 await asyncio.sleep(1.0)
                 continue  # the event is still open: the same again
-            except Exception:
+            except Exception:  # the boundary of a command: one defect never stops the chat
                 log.exception("dispatch.defect", event_id=arrival.event_id)
                 await self._defect(arrival)
             lane.popleft()

@@ -108,7 +108,7 @@ class Supervisor:
             return self._refused
         except AdapterError as error:
             return error
-        except Exception as error:
+        except Exception as error:  # the boundary of a platform: its defect is its own
             log.exception("adapter.defect", platform=self._adapter.platform)
             return error
         return None

@@ -154,7 +154,7 @@ class Workers:
                 worker.current = worker.next_batch()
                 try:
                     await self._run(worker.key, worker.current)
-                except Exception:
+                except Exception:  # the boundary of a worker: one batch never ends the others
                     log.exception("worker.defect", key=worker.key)
                 finally:
                     worker.current = ()
