@@ -47,6 +47,8 @@ _NO_WAL = frozenset(
     ]
 )
 _PAGE_SIZE = 4096
+WAL_KEPT = 32 << 20
+"""Bytes to which SQLite cuts a WAL file that it starts over."""
 
 
 def filesystem_type(folder: Path) -> str:
@@ -105,7 +107,7 @@ def prepare_writer(connection: sqlite3.Connection, path: Path, filesystem: str) 
     if mode == "wal":
         # The writer thread checkpoints by its own rule, when it has nothing better to do.
         connection.execute("PRAGMA wal_autocheckpoint=0")
-        connection.execute(f"PRAGMA journal_size_limit={64 * 1024 * 1024}")
+        connection.execute(f"PRAGMA journal_size_limit={WAL_KEPT}")
     return mode
 
 

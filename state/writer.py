@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from state import connections
 from state.errors import StateError, StoreBusy, StoreClosed
 from state.failures import is_busy, translate
 
@@ -38,7 +39,9 @@ _IDLE = 0.5
 _CHECKPOINT_IDLE = 1 << 20
 """Bytes of WAL worth a checkpoint when idle."""
 _CHECKPOINT_BUSY = 48 << 20
-"""Bytes of WAL that are checkpointed between two commits even when busy."""
+"""Bytes by which the WAL may grow before it is checkpointed between two commits, even when busy."""
+_CHECKPOINT_COMMITS = 600
+"""Commits after which it is, whatever its size: the file keeps its size when SQLite starts it over."""
 _WAKE = 4
 """Waiters that are woken in one round of an event loop."""
 _TEND_IDLE, _TEND_BUSY = 16, 256
@@ -91,6 +94,7 @@ class Writer:
         self._tend = tend
         self._untended = _TEND_IDLE  # what an earlier process left behind is not known
         self._checkpoint_size = _CHECKPOINT_BUSY
+        self._uncheckpointed = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="tidings-writer", daemon=True)
 
@@ -127,7 +131,7 @@ class Writer:
                 if inside:
                     self._carry_out(inside)
                     self._tend_index(_TEND_BUSY)
-                    self._checkpoint(self._checkpoint_size, busy=True)
+                    self._checkpoint(0 if self._uncheckpointed >= _CHECKPOINT_COMMITS else self._checkpoint_size)
                 for job in group:
                     if job.outside:
                         self._run_outside(job)
@@ -192,6 +196,7 @@ class Writer:
             self._run(job, alone=len(group) == 1)
         self._connection.execute("COMMIT")
         self._untended += 1
+        self._uncheckpointed += 1
 
     def _run(self, job: Job, *, alone: bool) -> None:
         connection = self._connection
@@ -267,8 +272,8 @@ class Writer:
                 log.error("a write to the store failed: %s", found)
         return found
 
-    def _checkpoint(self, threshold: int, *, busy: bool = False) -> None:
-        if self._wal_file is None:
+    def _checkpoint(self, threshold: int) -> None:
+        if self._wal_file is None or not self._uncheckpointed:
             return
         try:
             size = os.stat(self._wal_file).st_size
@@ -282,9 +287,12 @@ class Writer:
             # Nothing is lost by a checkpoint that fails (a full disk, say): the WAL still has it all.
             log.warning("a checkpoint of %s failed: %s", self._path, error)
             row = None
-        # A WAL that a long reader keeps from starting over keeps its size: do not try at every commit.
-        done = row is not None and row[1] == row[2]
-        self._checkpoint_size = _CHECKPOINT_BUSY if done and not busy else size + _CHECKPOINT_BUSY
+        self._uncheckpointed = 0
+        if row is not None and row[1] == row[2]:
+            # All of it is in the database: the next write starts it over, cut to the limit of its size.
+            size = min(size, connections.WAL_KEPT)
+        # Where a long reader is in the way it only grows: then the next try waits for as much again.
+        self._checkpoint_size = size + _CHECKPOINT_BUSY
 
     def _close(self) -> None:
         while True:
