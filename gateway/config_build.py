@@ -180,8 +180,8 @@ class _Builder:
             before = len(self.resolver.faults)
             settings = self.section(NamedModel, ("models", name), raw={} if part is None else part)
             found = self.resolver.faults[before:]
-            soft = [fault for fault in found if "is not set" in fault.message or "cannot be read" in fault.message]
-            if found and name not in needed and soft == found:
+            absent = {dotted(path) for path in self.resolver.absent}
+            if found and name not in needed and all(fault.where in absent for fault in found):
                 del self.resolver.faults[before:]
                 unusable[name] = found[0].message
             elif settings is not None:

@@ -59,6 +59,8 @@ class Resolver:
     secrets: set[str] = field(default_factory=set)
     broken: set[KeyPath] = field(default_factory=set)
     """Paths whose fault is already noted; what validation says about them besides is noise."""
+    absent: set[KeyPath] = field(default_factory=set)
+    """Of these, the paths whose reference is in order, but leads to nothing on this machine."""
 
     def section(self, raw: Any, model: type[BaseModel], at: KeyPath, *, use: bool) -> Any:
         """`raw` with its references resolved. With `use` false (the platform is off) they are only
@@ -119,6 +121,7 @@ class Resolver:
         self.origins[at] = f"${{{name}}}"
         value = self.environ.get(name)
         if value is None:
+            self.absent.add(at)
             return self._broken(at, f"the environment variable {name} is not set")
         return self._checked(value, at, f"the environment variable {name}")
 
@@ -131,6 +134,7 @@ class Resolver:
                 data = opened.read(_MAX_BYTES + 1)
             value = data.decode("utf-8")
         except OSError as exc:
+            self.absent.add(at)
             return self._broken(at, f"the file {path} cannot be read: {exc.strerror or exc}")
         except UnicodeDecodeError:
             return self._broken(at, f"the file {path} holds no text")
