@@ -11,6 +11,7 @@ from gateway.config_faults import dotted
 _WORDS = {
     "missing": "is missing",
     "string_type": "must be text",
+    "string_too_short": "must not be empty",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "int_type": "must be a whole number",
@@ -31,6 +32,8 @@ def words(error: Mapping[str, Any]) -> str:
     match error["type"]:
         case "literal_error" | "enum":
             return f"must be one of {str(context.get('expected', '')).replace(chr(39), '')}"
+        case "string_pattern_mismatch":
+            return f"must have the form {context['pattern']}"
         case "value_error":
             return str(context.get("error") or error["msg"])
         case "greater_than_equal":

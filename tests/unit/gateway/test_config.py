@@ -125,6 +125,8 @@ platforms:
         ("model: {provider: openai, name: <model>}", "config.yaml:1: model.name: '<model>' is a placeholder"),
         ("model: {provider: openai}", "config.yaml:1: model: the provider openai needs the name of a model"),
         ("model: {fallbacks: [big]}", "config.yaml:1: model.fallbacks[0]: 'big' stands not under `models`"),
+        ("model: {base_url: nowhere}", "config.yaml:1: model.base_url: must have the form ^https?://"),
+        ("platforms: {http: {host: ''}}", "config.yaml:1: platforms.http.host: must not be empty"),
         ("tools: {owners: [shell]}", "config.yaml:1: tools.owners: 'shell' is no group of tools"),
         ("log: {level: !!python/name:os.system x}", "this kind of value is not understood"),
         ("limits: {drain_seconds: .nan}", "config.yaml:1: limits.drain_seconds: this kind of value"),
