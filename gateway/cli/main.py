@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -105,3 +106,7 @@ def run_cli(args: Sequence[str]) -> int:
         return 0
     except OSError as error:
         return fail(str(error), ExitCode.FAULT)
+    except Exception as error:  # the boundary of a command: a defect is one line, unless somebody looks for it
+        if os.environ.get("TIDINGS_DEBUG"):
+            raise
+        return fail(f"a defect: {type(error).__name__}: {error} (TIDINGS_DEBUG=1 shows where)", ExitCode.FAULT)
