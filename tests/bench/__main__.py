@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import measures, store
+from tests.bench.crash import crash
 from tests.bench.daemon import machine
 from tests.bench.embedded import embedded
 
@@ -22,7 +23,7 @@ MEASURES: dict[str, Callable[[bool], Awaitable[dict[str, Any]]]] = {
     "chats": measures.chats,
     "idle": measures.idle,
     "sessions": measures.sessions,
-    "crash": measures.crash,
+    "crash": crash,
     "embedded": embedded,
 }
 

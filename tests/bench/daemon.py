@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -145,6 +146,15 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "memory_gb": round(psutil.virtual_memory().total / 1e9),
         "python": sys.version.split()[0],
+        "sqlite": sqlite3.sqlite_version,
+        "file_system": _file_system(Path(tempfile.gettempdir())),
         "loop_of_3_million_seconds": round(time.perf_counter() - began, 3),
         "load": round(os.getloadavg()[0], 2),
+        "steal_seconds": round(getattr(psutil.cpu_times(), "steal", 0.0), 1),
     }
+
+
+def _file_system(folder: Path) -> str:
+    """The type of the file system that the databases of the measures lie on."""
+    mounts = [part for part in psutil.disk_partitions(all=True) if folder.resolve().is_relative_to(part.mountpoint)]
+    return max(mounts, key=lambda part: len(part.mountpoint)).fstype if mounts else "unknown"
