@@ -22,6 +22,10 @@ class EventKind(StrEnum):
     DELETE = "delete"
     ACTION = "action"
     COMMAND = "command"
+    REACTION = "reaction"
+    """Somebody reacted to a message; `facts` says with what, `reply_to` to which."""
+    MEMBERSHIP = "membership"
+    """Somebody (or we) joined or left; `facts` says so in words."""
 
 
 class DeliveryKind(StrEnum):
@@ -74,6 +78,8 @@ class Attachment:
     path: str | None = None
     sha256: str | None = None
     note: str | None = None
+    ref: str | None = None
+    """The platform's own handle of a file that is not fetched yet; only the adapter reads it (`CanFetch`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +126,12 @@ class MessageEvent:
     attachments: tuple[Attachment, ...] = ()
     reply_to: ReplyTo | None = None
     forwarded_from: str | None = None
+    facts: tuple[str, ...] = ()
+    """What came with it that is neither text nor file (a location, a contact, a reaction), a line each.
+    The words of a platform's user: the gateway neutralises them."""
     mentions_us: bool = False
+    came: str | None = None
+    """How it came where it did not come live ("found in the history after a gap of 3 min"), for `/why`."""
     sent_at: datetime | None = None
     action: Action | None = None
     group_id: str | None = None

@@ -6,13 +6,13 @@ or not, asked for with `isinstance`. Every method runs on the event loop and mus
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from adapters.events import Block, ChatAddress, MessageEvent, Receipt, RenderedChunk
+from adapters.events import Attachment, Block, ChatAddress, MessageEvent, Receipt, RenderedChunk
 from adapters.limits import Limits
 
 if TYPE_CHECKING:
@@ -29,6 +29,14 @@ class Accepted:
 
 class Inbox(Protocol):
     """Where adapters put what they hear. Implemented by the gateway."""
+
+    async def unreadable(self, platform: str, account: str, dedup_id: str, raw: str, reason: str) -> Accepted:
+        """Commit something that cannot be parsed as failed, with `raw` kept for the operator.
+
+        For platforms where an event that is never confirmed blocks all that follow it. Raises `NotReady`
+        as `accept` does.
+        """
+        ...
 
     async def accept(self, event: MessageEvent) -> Accepted:
         """Commit `event` durably, or recognise it.
@@ -105,6 +113,48 @@ class Conversations(Protocol):
     async def fork(self, source: ChatAddress, message_id: str, target: ChatAddress) -> bool:
         """Bind `target` to a child of the session that answered `message_id` in `source`, with the
         history up to that answer and no copied rows. False where that is not possible."""
+        ...
+
+
+class Cursors(Protocol):
+    """How far each channel was read without a gap, durably: what back-fill begins from. By the gateway.
+
+    `channel` is a name of the adapter's own (channel, DM or thread), `cursor` its platform's id of the
+    newest message up to which everything is committed. A cursor that lags is safe: what is fetched twice
+    is recognised. One that runs ahead loses messages: set it only behind `Inbox.accept`, and, while a gap
+    of the channel is not filled, only from the filling.
+    """
+
+    async def all(self, platform: str, account: str) -> Mapping[str, str]:
+        """Every known channel with its cursor. Empty on the first start: then nothing is history."""
+        ...
+
+    async def set(self, platform: str, account: str, channel: str, cursor: str) -> None:
+        """Move the cursor of a channel, which becomes known by it. Raises `NotReady`."""
+        ...
+
+    async def forget(self, platform: str, account: str, channel: str) -> None:
+        """The channel is gone. Raises `NotReady`."""
+        ...
+
+
+class Moves(Protocol):
+    """Chats that a platform has given a new id (a group that became a supergroup). By the gateway.
+
+    The first id stays the name of the chat here, so that its sessions, settings, queue and history follow
+    at once: an adapter turns the id of an inbound event with `first`, and that of a call with `now`.
+    """
+
+    def first(self, platform: str, chat_id: str) -> str:
+        """The id under which the chat is known; `chat_id` itself where it has not moved. Never blocks."""
+        ...
+
+    def now(self, platform: str, chat_id: str) -> str:
+        """The id that the platform knows now. Never blocks."""
+        ...
+
+    async def moved(self, platform: str, old: str, new: str) -> None:
+        """Remember it durably, in whatever order and however often it is told. Raises `NotReady`."""
         ...
 
 
@@ -201,6 +251,19 @@ class CanLookUp(Protocol):
 
 
 @runtime_checkable
+class CanFetch(Protocol):
+    """The platform's files are fetched after the event is committed and let in, not before."""
+
+    async def fetch(self, event: MessageEvent) -> tuple[Attachment, ...]:
+        """The attachments of `event`, in order, each with a `path` or with a `note` that says why not.
+
+        Called before the turn that the event starts, only for people who are let in; bounded. Never raises
+        but for a cancel: what cannot be fetched is said in the note.
+        """
+        ...
+
+
+@runtime_checkable
 class MayBeUnattended(Protocol):
     """There may be nobody who could answer a question (a pipe, a client that only reads the answer)."""
 
@@ -275,13 +338,16 @@ class HearsClosing(Protocol):
 class AdapterServices:
     """What the composition root hands to the factory of an adapter (`make(settings, services)`).
 
-    `files` is `home/files`; `models` gives the configured model names; `commands` are the slash commands
+    `files` is `home/files` (a platform has a folder of its own in it); `models` gives the configured model
+    names; `commands` are the slash commands
     (name and help), for the platform's own menu.
     """
 
     conversations: Conversations
     models: Callable[[], Sequence[str]]
     files: Path
+    cursors: Cursors
+    moves: Moves
     commands: tuple[tuple[str, str], ...] = ()
     attachment_bytes: int = 20_000_000
     """The largest file that is fetched; what is larger is told, and its caption still counts."""

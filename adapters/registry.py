@@ -31,6 +31,8 @@ class Manifest:
     renderer: str | None = None
     title: str = ""
     extra: str | None = None
+    setup: str | None = None
+    """`module:name` of its `adapters.setup.Setup`; None where there is nothing to set up."""
     stated_limits: tuple[str, ...] = ()
     """What cannot be promised there (P1), one sentence each, for `tidings doctor` and the docs."""
 

@@ -20,6 +20,10 @@ class PlatformSettings(BaseModel):
 
     enabled: bool = Field(default=False, description="Whether the daemon connects to this platform.")
 
+    def exclusive(self) -> tuple[str, ...]:
+        """The secrets that only one daemon of this machine may use at a time; locks are made of them."""
+        return ()
+
     @classmethod
     def person_fault(cls, person: str) -> str | None:
         """Why `person` cannot be the id of a person on this platform, or None where it can."""

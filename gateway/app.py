@@ -10,7 +10,7 @@ import asyncio
 import gc
 import os
 from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -29,8 +29,9 @@ from gateway.httpd import HttpdError, HttpServer
 from gateway.keys import person_of
 from gateway.lifecycle import ExitCode, Stage, StopRequest
 from gateway.metrics import Metrics
+from gateway.places import Cursors, Moves
 from gateway.restart import say_back
-from gateway.supervisor import Supervisor
+from gateway.supervisor import Claim, Supervisor
 from state.clock import SYSTEM
 from state.errors import StateError
 from state.owners import this_process
@@ -149,7 +150,9 @@ class Daemon:
             self._tasks.append(group.create_task(work, name=name))
 
         start(core.models.warm(), "warm-up")  # a thread imports the SDK while we wait for the disk
-        self._make_adapters(core)
+        moves = Moves(core.store)
+        await moves.load()
+        self._make_adapters(core, moves)
         await core.arbiter.load()
         await core.recovery.start(all_turns=True)
         async with AsyncExitStack() as stack:
@@ -171,6 +174,7 @@ class Daemon:
                         SYSTEM,
                         connected=core.deliveries.resume,
                         ended=core.deliveries.pause,
+                        claim=claim_of(self._config, name),
                     )
                     self._supervisors[name] = supervisor
                     start(supervisor.run(), f"platform:{name}")
@@ -189,12 +193,14 @@ class Daemon:
         core.background.cancel()
         await core.models.close()
 
-    def _make_adapters(self, core: Core) -> None:
+    def _make_adapters(self, core: Core, moves: Moves) -> None:
         """The adapters of the enabled platforms; their SDKs are imported here and nowhere else."""
         services = AdapterServices(
             conversations=core.conversations,
             models=core.models.names,
             files=self._config.home / "files",
+            cursors=Cursors(core.store),
+            moves=moves,
             commands=tuple(core.commands.names()),
             attachment_bytes=self._config.limits.attachment_bytes,
         )
@@ -248,6 +254,19 @@ class Daemon:
             self._health.intake_running(False)
 
         return stop
+
+
+def claim_of(config: Config, platform: str) -> Claim:
+    """Takes the locks of the platform's tokens. Blocking; raises `locks.LockHeld` or `locks.LockUnusable`."""
+
+    def claim() -> AbstractContextManager[object]:
+        with ExitStack() as stack:
+            for token in config.platforms[platform].exclusive():
+                lock = locks.token_lock(platform, token, home=config.home, environ=os.environ)
+                stack.enter_context(locks.held(lock))
+            return stack.pop_all()
+
+    return claim
 
 
 async def park(core: Core) -> list[str]:

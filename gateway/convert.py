@@ -77,6 +77,7 @@ def _attachment_to_dict(item: Attachment) -> dict[str, Any]:
         "path": item.path,
         "sha256": item.sha256,
         "note": item.note,
+        "ref": item.ref,
     }
 
 
@@ -89,6 +90,7 @@ def _attachment_from_dict(data: Mapping[str, Any]) -> Attachment:
         path=data.get("path"),
         sha256=data.get("sha256"),
         note=data.get("note"),
+        ref=data.get("ref"),
     )
 
 
@@ -152,6 +154,8 @@ def event_to_json(event: MessageEvent) -> str:
         if event.reply_to is None
         else [event.reply_to.message_id, event.reply_to.text, event.reply_to.is_ours],
         "forwarded_from": event.forwarded_from,
+        "facts": list(event.facts),
+        "came": event.came,
         "mentions_us": event.mentions_us,
         "sent_at": _when(event.sent_at),
         "action": None if event.action is None else [event.action.button_id, event.action.value],
@@ -182,6 +186,8 @@ def event_from_json(text: str) -> MessageEvent:
         attachments=tuple(_attachment_from_dict(item) for item in data.get("attachments", ())),
         reply_to=None if reply is None else ReplyTo(message_id=reply[0], text=reply[1], is_ours=reply[2]),
         forwarded_from=data.get("forwarded_from"),
+        facts=tuple(data.get("facts", ())),
+        came=data.get("came"),
         mentions_us=bool(data.get("mentions_us")),
         sent_at=_time(data.get("sent_at")),
         action=None if action is None else Action(button_id=action[0], value=action[1]),

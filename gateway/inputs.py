@@ -45,6 +45,7 @@ def note_of(event: MessageEvent) -> str:
     lines: list[str] = []
     if event.forwarded_from is not None:
         lines.append(f"[forwarded, the words of: {one_line(event.forwarded_from, NAME)}]")
+    lines += [f"[{one_line(fact, QUOTE)}]" for fact in event.facts]
     if event.reply_to is not None and event.reply_to.text:
         whose = "your message" if event.reply_to.is_ours else "a message"
         lines.append(f'[in reply to {whose}: "{one_line(event.reply_to.text, QUOTE)}"]')

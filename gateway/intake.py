@@ -26,14 +26,16 @@ from gateway.access import Role, Verdict
 from gateway.commands.base import Call, Forward, Reply, parse
 from gateway.convert import event_from_row, event_to_new
 from gateway.edits import Edits
+from gateway.fetching import has_unfetched
 from gateway.inputs import build_input, scrub
-from gateway.keys import Share, line_key, person_of
+from gateway.keys import Share, line_key, person_of, session_key
+from gateway.router import NOTED
 from gateway.turns import delivery_of
 from gateway.work import TurnParts, Work
 from gateway.workers import Busy, Full, Item, Workers
 from state.errors import StateError
 from state.ids import EventId, SessionKey
-from state.records import Fate, InboxEvent
+from state.records import Fate, InboxEvent, NewEvent
 
 log = structlog.get_logger("gateway.intake")
 
@@ -140,6 +142,30 @@ class Intake:
             self.dispatch(Arrival(event_id=row.event_id, key=key, event=event))
         return Accepted(event_id=row.event_id, is_new=row.is_new)
 
+    async def unreadable(self, platform: str, account: str, dedup_id: str, raw: str, reason: str) -> Accepted:
+        """See `adapters.ports.Inbox.unreadable`."""
+        if not self._open:
+            raise NotReady("the daemon is ending; intake is closed")
+        address = ChatAddress(platform=platform, account=account, chat_id="")
+        new = NewEvent(
+            dedup_id=dedup_id,
+            platform=platform,
+            account=account,
+            kind="unreadable",
+            key=session_key(address),
+            message_id=dedup_id,
+            sender_id="",
+            payload=scrub(raw),
+            received_at=self._p.clock.utc(),
+        )
+        try:
+            row = await self._p.store.inbox.accept_failed(new, f"unreadable: {reason}")
+        except StateError as error:
+            raise NotReady(f"the store cannot take the event: {error}") from error
+        if row.is_new:
+            log.error("event.unreadable", event_id=row.event_id, platform=platform, reason=reason)
+        return Accepted(event_id=row.event_id, is_new=row.is_new)
+
     def holds(self, key: SessionKey, event_id: EventId) -> bool:
         """True where a lane or a worker of this process has the event."""
         if any(arrival.event_id == event_id for arrival in self._lanes.get(key, ())):
@@ -178,6 +204,7 @@ class Intake:
         event = arrival.event
         return (
             event.kind is EventKind.MESSAGE
+            and not is_empty(event)
             and not event.text.startswith("/")
             and len(event.text) <= self.settings.longest
             and self._workers.get(arrival.key) is None
@@ -215,6 +242,12 @@ class Intake:
         verdict = self._p.access.judge(event)
         if verdict.fate != "go":
             await self._turn_away(arrival, verdict)
+            return
+        if event.kind in (EventKind.REACTION, EventKind.MEMBERSHIP):
+            await self._end(arrival, Fate.SILENT, NOTED, None)
+            return
+        if is_empty(event):
+            await self._end(arrival, Fate.SILENT, "an empty message", None)
             return
         assert verdict.role is not None
         if event.kind is EventKind.EDIT:
@@ -262,7 +295,7 @@ class Intake:
             if text and await self._p.approvals.answer_text(running.turn_id, person, text):
                 await self._end(arrival, Fate.STEERED, "it answered a question of the running turn", None)
                 return
-            if mode == "steer" and running.steering.may_join(item):
+            if mode == "steer" and not has_unfetched(item.event) and running.steering.may_join(item):
                 shared = arrival.event.address.chat_kind != "private"
                 running.steering.offer(item, await build_input([item], shared=shared))
                 if running.done.is_set():  # it ended while we looked: nobody takes it any more
@@ -326,6 +359,11 @@ class Intake:
         )
         if notice is not None:
             self._p.deliveries.wake(notice.chat)
+
+
+def is_empty(event: MessageEvent) -> bool:
+    """A message with nothing in it (a platform without the right to read, a service message): never a turn."""
+    return event.kind is EventKind.MESSAGE and not (event.text.strip() or event.attachments or event.facts)
 
 
 def busy_of(settings_json: str, default: Busy) -> Busy:

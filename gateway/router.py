@@ -23,6 +23,8 @@ from state.store import Store
 log = structlog.get_logger("gateway.router")
 
 CORRECTION = "edited after its answer; it counts from the next message on, /retry runs it again"
+NOTED = "noted; the next answer here may take it into account"
+"""The detail of reactions and of people who come and go."""
 TITLE = 50
 """A session is called by its first words until somebody names it."""
 CLAIM_TTL = 30.0

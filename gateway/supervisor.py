@@ -1,7 +1,8 @@
 """One supervisor a platform: runs its adapter, and by the type of its error waits, parks it, or tries again.
 
 A platform's failure never touches another, nor the process. Nothing is ever given up: a parked adapter is
-looked at again slowly, since a refusal of credentials may be the platform's own passing fault.
+looked at again slowly, since a refusal of credentials may be the platform's own passing fault. A platform whose
+token another daemon uses is parked too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Protocol
 
@@ -17,6 +19,7 @@ import structlog
 from adapters.errors import AdapterError, AuthFailed, NotReady, RetryAfter
 from adapters.ports import Inbox, PlatformAdapter
 from gateway.health import Health
+from gateway.locks import LockHeld, LockUnusable
 from state.clock import Clock
 
 log = structlog.get_logger("gateway.supervisor")
@@ -26,6 +29,15 @@ LONGEST_WAIT = 120.0
 PARKED_WAIT = 900.0
 STEADY = 60.0
 """An adapter that has served for so many seconds begins with the first wait again."""
+
+
+Claim = Callable[[], AbstractContextManager[object]]
+"""Takes what only one process may use at a time, until the block ends. Blocking, without waiting."""
+
+
+def nothing_to_claim() -> AbstractContextManager[object]:
+    """For platforms that any number of processes may serve."""
+    return nullcontext()
 
 
 class SupervisorMetrics(Protocol):
@@ -51,6 +63,7 @@ class Supervisor:
         connected: Callable[[str], None],
         ended: Callable[[str], None],
         ends: bool = False,
+        claim: Claim = nothing_to_claim,
     ) -> None:
         self._adapter = adapter
         self._inbox = inbox
@@ -60,6 +73,7 @@ class Supervisor:
         self._connected = connected
         self._ended = ended
         self._ends = ends
+        self._claim = claim
         self._wake = asyncio.Event()
         self._ready_at: float | None = None
         self._task: asyncio.Task[None] | None = None
@@ -97,9 +111,7 @@ class Supervisor:
 
     async def _once(self) -> BaseException | None:
         self._refused = None
-        self._task = asyncio.create_task(
-            self._adapter.run(self._inbox, self._on_ready), name=f"adapter:{self._adapter.platform}"
-        )
+        self._task = asyncio.create_task(self._claimed(), name=f"adapter:{self._adapter.platform}")
         try:
             await self._task
         except asyncio.CancelledError:
@@ -112,6 +124,14 @@ class Supervisor:
             log.exception("adapter.defect", platform=self._adapter.platform)
             return error
         return None
+
+    async def _claimed(self) -> None:
+        try:
+            claim = await asyncio.to_thread(self._claim)
+        except (LockHeld, LockUnusable) as error:
+            raise AuthFailed(str(error), told=str(error)) from error
+        with claim:
+            await self._adapter.run(self._inbox, self._on_ready)
 
     def _on_ready(self) -> None:
         self._ready_at = self._clock.monotonic()

@@ -13,6 +13,7 @@ import structlog
 
 from adapters.events import ChatAddress, Delivery, DeliveryKind, Markdown
 from gateway.convert import event_from_row
+from gateway.fetching import fetch_files
 from gateway.running import LEASE_TTL
 from gateway.work import TurnParts, Work
 from gateway.workers import Item
@@ -104,6 +105,7 @@ class Turns:
         if items[0].resume is not None:
             await self._resume(key, items[0], items[0].resume)
             return
+        await fetch_files(self._p.store, self._p.adapters, items)
         binding, session = await self._p.router.resolve(key, items[0].event)
         if session is None:
             await self._moved(binding, items)

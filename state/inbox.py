@@ -21,29 +21,17 @@ class Inbox(Repository):
 
     async def accept(self, new: NewEvent) -> AcceptedRow:
         """Recognise the event by (platform, account, dedup_id), or insert it WAITING. On the disk on return."""
+        return await self._db.write(lambda tx: _insert(tx, new), full=True)
+
+    async def accept_failed(self, new: NewEvent, detail: str) -> AcceptedRow:
+        """As `accept`, but what is new has FAILED already: it is kept, and nothing is done with it."""
+        now = self._now()
 
         def run(tx: sqlite3.Connection) -> AcceptedRow:
-            identity = (new.platform, new.account, clean(new.dedup_id))
-            known = tx.execute(
-                "SELECT id FROM inbox WHERE platform = ? AND account = ? AND dedup_id = ?", identity
-            ).fetchone()
-            if known is not None:
-                return AcceptedRow(event_id=known["id"], is_new=False)
-            cursor = tx.execute(
-                "INSERT INTO inbox"
-                " (platform, account, dedup_id, kind, key, message_id, sender_id, payload, received_at)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    *identity,
-                    new.kind,
-                    clean(new.key),
-                    clean(new.message_id),
-                    clean(new.sender_id),
-                    clean(new.payload),
-                    to_micros(new.received_at),
-                ),
-            )
-            return AcceptedRow(event_id=EventId(cursor.lastrowid or 0), is_new=True)
+            row = _insert(tx, new)
+            if row.is_new:
+                settle(tx, row.event_id, Fate.FAILED, detail, None, now)
+            return row
 
         return await self._db.write(run, full=True)
 
@@ -160,6 +148,28 @@ class Inbox(Repository):
             return [rows.event(row) for row in tx.execute(query, (*values, limit))]
 
         return await self._db.read(run)
+
+
+def _insert(tx: sqlite3.Connection, new: NewEvent) -> AcceptedRow:
+    identity = (new.platform, new.account, clean(new.dedup_id))
+    known = tx.execute("SELECT id FROM inbox WHERE platform = ? AND account = ? AND dedup_id = ?", identity).fetchone()
+    if known is not None:
+        return AcceptedRow(event_id=known["id"], is_new=False)
+    cursor = tx.execute(
+        "INSERT INTO inbox"
+        " (platform, account, dedup_id, kind, key, message_id, sender_id, payload, received_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *identity,
+            new.kind,
+            clean(new.key),
+            clean(new.message_id),
+            clean(new.sender_id),
+            clean(new.payload),
+            to_micros(new.received_at),
+        ),
+    )
+    return AcceptedRow(event_id=EventId(cursor.lastrowid or 0), is_new=True)
 
 
 def settle(

@@ -300,3 +300,19 @@ CREATE TABLE processes (
     owner TEXT NOT NULL,
     PRIMARY KEY (boot_id, pgid, started)
 ) WITHOUT ROWID;
+
+-- How far each channel of a platform was read without a gap, and which chats have a new id.
+CREATE TABLE cursors (
+    platform TEXT NOT NULL,
+    account TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    cursor TEXT NOT NULL,
+    PRIMARY KEY (platform, account, channel)
+) WITHOUT ROWID;
+
+CREATE TABLE moves (
+    platform TEXT NOT NULL,
+    old TEXT NOT NULL,
+    new TEXT NOT NULL,
+    PRIMARY KEY (platform, old)
+) WITHOUT ROWID;

@@ -23,6 +23,7 @@ from state.ids import Owner
 from state.inbox import Inbox
 from state.leases import Leases
 from state.outbox import Outbox
+from state.places import Places
 from state.processes import Processes
 from state.search import Search
 from state.sessions import Sessions
@@ -54,6 +55,7 @@ class Store:
         self.usage = Usage(db, clock, owner)
         self.processes = Processes(db, clock, owner)
         self.holds = Holds(db, clock, owner)
+        self.places = Places(db, clock, owner)
 
     @classmethod
     @asynccontextmanager

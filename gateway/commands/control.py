@@ -10,6 +10,7 @@ from adapters.events import Action
 from agent_core.prompt import info
 from gateway.commands.base import Call, Command, Forward, Reply
 from gateway.commands.sessions import ago
+from gateway.convert import event_from_row
 from gateway.inputs import one_line
 from gateway.keys import person_of
 from gateway.restart import leave_mark
@@ -127,6 +128,8 @@ class Control:
         lines = [f"Event {row.id}, received {received}: {FATE_WORDS[row.fate]}."]
         if row.detail:
             lines.append(f"Detail: {row.detail}.")
+        if came := event_from_row(row).came:
+            lines.append(f"It did not come live: {came}.")
         if row.turn_id is not None:
             lines += await self._turn_lines(row)
         return Reply(text="\n".join(lines), detail="/why")

@@ -42,6 +42,7 @@ _attachment = st.builds(
     path=_maybe,
     sha256=_maybe,
     note=_maybe,
+    ref=_maybe,
 )
 _time = st.datetimes(timezones=st.just(UTC), min_value=datetime(2000, 1, 1), max_value=datetime(2100, 1, 1))  # noqa: DTZ001 - hypothesis takes naive bounds and adds the zone
 _history = st.builds(HistoryItem, role=st.sampled_from(["user", "assistant"]), text=_text)
@@ -56,6 +57,9 @@ _event = st.builds(
     text=_text,
     attachments=st.lists(_attachment, max_size=2).map(tuple),
     reply_to=st.none() | st.builds(ReplyTo, message_id=_text, text=_text, is_ours=st.booleans()),
+    forwarded_from=st.none() | st.text("ab", min_size=1, max_size=3),
+    facts=st.lists(_text, max_size=2).map(tuple),
+    came=st.none() | st.text("ab", min_size=1, max_size=3),
     mentions_us=st.booleans(),
     sent_at=st.none() | _time,
     action=st.none() | st.builds(Action, button_id=_text, value=_text),
