@@ -31,6 +31,8 @@ class Manifest:
     renderer: str | None = None
     title: str = ""
     extra: str | None = None
+    sdk: str | None = None
+    """The module that the extra brings; where it cannot be found the platform cannot be switched on."""
     setup: str | None = None
     """`module:name` of its `adapters.setup.Setup`; None where there is nothing to set up."""
     stated_limits: tuple[str, ...] = ()

@@ -6,17 +6,19 @@ moment of use, so that a removal from a list acts on the next message and on run
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from adapters.events import MessageEvent
+from adapters.events import ChatAddress, MessageEvent
 from agent_core.tools.ports import Rights, RightsRole
 from gateway.keys import person_of
 
 Role = RightsRole
 
 EVERYBODY = "*"
+NOT_ADDRESSED = "not addressed to me"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,10 @@ class AccessSettings:
     disabled_tools: frozenset[str] = frozenset()
     group_answers: Literal["addressed", "all"] = "addressed"
     free_chats: frozenset[str] = frozenset()
+    addressed_chats: frozenset[str] = frozenset()
+    """Chats that are answered only when addressed although all are answered elsewhere."""
+    names: tuple[str, ...] = ()
+    """Words that address the agent in a room like a mention; whole words, upper or lower case."""
     bots: frozenset[str] = frozenset()
 
 
@@ -50,10 +56,16 @@ class Verdict:
 
 
 class Access:
-    """Answers by the settings that are in force now; `settings` may be replaced while running."""
+    """Answers by the settings that are in force now; `settings` may be replaced while running.
 
-    def __init__(self, settings: AccessSettings) -> None:
+    `also` gives a second id of a chat (where a platform has moved it), so that settings may name either.
+    """
+
+    def __init__(
+        self, settings: AccessSettings, also: Callable[[str, str], str] = lambda _platform, chat: chat
+    ) -> None:
         self.settings = settings
+        self._also = also
 
     def role(self, platform: str, sender_id: str) -> Role | None:
         """The role of a person, or None for a stranger."""
@@ -64,7 +76,7 @@ class Access:
         allowed = s.allow.get(platform, frozenset())
         if person in s.members or sender_id in allowed:
             return "member"
-        return "guest" if EVERYBODY in allowed else None
+        return "guest" if EVERYBODY in allowed or person in s.bots else None
 
     def rights(self, role: Role, *, shared: bool) -> Rights:
         """What somebody of that role may use. In a room with others the tools that only owners have
@@ -78,6 +90,23 @@ class Access:
             tools |= (own & s.group_tools) if shared else own
         return Rights(role=role, tools=frozenset(tools - s.disabled_tools))
 
+    def addressed(self, event: MessageEvent) -> bool:
+        """Whether a message in a room speaks to us: by mention, by reply to us, or by one of our names."""
+        if event.mentions_us or (event.reply_to is not None and event.reply_to.is_ours):
+            return True
+        return any(
+            re.search(rf"(?<!\w){re.escape(name)}(?!\w)", event.text, re.IGNORECASE) for name in self.settings.names
+        )
+
+    def _is_free(self, address: ChatAddress) -> bool:
+        s = self.settings
+        names = {
+            f"{address.platform}:{one}" for one in (address.chat_id, self._also(address.platform, address.chat_id))
+        }
+        if s.group_answers == "all":
+            return not names & s.addressed_chats
+        return bool(names & s.free_chats)
+
     def judge(self, event: MessageEvent) -> Verdict:
         """Whether `event` goes on. Pure: no I/O; strangers in a room are not answered at all."""
         s = self.settings
@@ -86,7 +115,7 @@ class Access:
         if sender.is_bot and person_of(address.platform, sender.id) not in s.bots:
             return Verdict(role=None, fate="silent", reason="another bot")
         role = self.role(address.platform, sender.id)
-        addressed = private or event.mentions_us or (event.reply_to is not None and event.reply_to.is_ours)
+        addressed = private or self.addressed(event)
         explicit = event.kind.value in ("command", "action")
         if role is None:
             person = person_of(address.platform, sender.id)
@@ -98,7 +127,6 @@ class Access:
                 if addressed
                 else None,
             )
-        free = s.group_answers == "all" or f"{address.platform}:{address.chat_id}" in s.free_chats
-        if not (addressed or explicit or free) and event.kind.value == "message":
-            return Verdict(role=role, fate="silent", reason="not addressed to me")
+        if not (addressed or explicit or self._is_free(address)) and event.kind.value == "message":
+            return Verdict(role=role, fate="silent", reason=NOT_ADDRESSED)
         return Verdict(role=role, fate="go")

@@ -29,7 +29,7 @@ from gateway.httpd import HttpdError, HttpServer
 from gateway.keys import person_of
 from gateway.lifecycle import ExitCode, Stage, StopRequest
 from gateway.metrics import Metrics
-from gateway.places import Cursors, Moves
+from gateway.places import Cursors
 from gateway.restart import say_back
 from gateway.supervisor import Claim, Supervisor
 from state.clock import SYSTEM
@@ -150,9 +150,8 @@ class Daemon:
             self._tasks.append(group.create_task(work, name=name))
 
         start(core.models.warm(), "warm-up")  # a thread imports the SDK while we wait for the disk
-        moves = Moves(core.store)
-        await moves.load()
-        self._make_adapters(core, moves)
+        await core.moves.load()
+        self._make_adapters(core)
         await core.arbiter.load()
         await core.recovery.start(all_turns=True)
         async with AsyncExitStack() as stack:
@@ -193,14 +192,14 @@ class Daemon:
         core.background.cancel()
         await core.models.close()
 
-    def _make_adapters(self, core: Core, moves: Moves) -> None:
+    def _make_adapters(self, core: Core) -> None:
         """The adapters of the enabled platforms; their SDKs are imported here and nowhere else."""
         services = AdapterServices(
             conversations=core.conversations,
             models=core.models.names,
             files=self._config.home / "files",
             cursors=Cursors(core.store),
-            moves=moves,
+            moves=core.moves,
             commands=tuple(core.commands.names()),
             attachment_bytes=self._config.limits.attachment_bytes,
         )

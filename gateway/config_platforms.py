@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from functools import cache
 
@@ -29,8 +30,11 @@ def platform_settings() -> Mapping[str, type[PlatformSettings]]:
 
 def missing_adapter(name: str) -> str | None:
     """Why the platform cannot be switched on, or None where it can."""
-    if registry.manifests()[name].adapter is None:
+    manifest = registry.manifests()[name]
+    if manifest.adapter is None:
         return f"this version of Tidings cannot connect to {name} yet; set it to false"
+    if manifest.sdk is not None and importlib.util.find_spec(manifest.sdk) is None:
+        return f"its library is not installed: pip install 'tidings[{manifest.extra}]', or set it to false"
     return None
 
 

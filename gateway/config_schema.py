@@ -153,7 +153,20 @@ class ChatSettings(Section):
     group_answers: Literal["addressed", "all"] = Field(
         default="addressed", description="In groups: answer only mentions and replies to the bot, or every message."
     )
+    names: Names = Field(
+        default=(), description="Words that address the agent in a group like a mention (whole words, any case)."
+    )
+    context_messages: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="In groups: so many of the unanswered messages before it are shown with an addressed one; "
+        "the tools of that turn are those that all of their authors may use.",
+    )
     allow_bots: Names = Field(default=(), description='Bots that are answered, as "platform:id".')
+    bot_rounds: int = Field(
+        default=8, ge=1, le=100, description="A bot that is answered so often within two minutes is left alone for ten."
+    )
     collect_seconds: float = Field(
         default=2.0, ge=0, le=60, description="How long `collect` waits for a further message."
     )

@@ -27,6 +27,7 @@ from agent_core.tools.settings import TerminalSettings, ToolSettings, WebSetting
 from gateway.access import Access, AccessSettings
 from gateway.approvals import Approvals, ApprovalSettings
 from gateway.arbiter import Arbiter
+from gateway.botloop import BotBreaker
 from gateway.commands.control import Control
 from gateway.commands.sessions import SessionCommands
 from gateway.commands.table import Table
@@ -36,8 +37,10 @@ from gateway.delivery import Deliveries
 from gateway.edits import Edits
 from gateway.fates import Fates
 from gateway.health import Health
+from gateway.heard import Heard
 from gateway.intake import ChatSettings, Intake, OneChat
 from gateway.metrics import Metrics
+from gateway.places import Moves
 from gateway.recovery import Recovery
 from gateway.router import SessionRouter
 from gateway.turns import Turns
@@ -144,6 +147,7 @@ class Core:
     metrics: Metrics
     health: Health
     background: Background
+    moves: Moves
 
 
 def access_settings(
@@ -164,6 +168,8 @@ def access_settings(
         disabled_tools=frozenset(tools.disabled),
         group_answers="all" if config.chat.group_answers == "all" else "addressed",
         free_chats=frozenset(name for name, chat in config.chat.chats.items() if chat.answers == "all"),
+        addressed_chats=frozenset(name for name, chat in config.chat.chats.items() if chat.answers == "addressed"),
+        names=config.chat.names,
         bots=frozenset(config.chat.allow_bots),
     )
 
@@ -222,7 +228,8 @@ def assemble(
     """Put the core together. Pure wiring: nothing is opened and nothing runs."""
     background = Background(group)
     adapters: dict[str, PlatformAdapter] = {}
-    models, rules, router = Models(config), Access(access), SessionRouter(store)
+    moves = Moves(store)
+    models, rules, router = Models(config), Access(access, also=moves.now), SessionRouter(store)
     arbiter = Arbiter(store.holds, clock=clock, metrics=metrics, limits=lambda name: _limits(adapters.get(name)))
     deliveries = Deliveries(
         store=store,
@@ -233,18 +240,15 @@ def assemble(
         on_auth_failed=on_auth_failed,
     )
     fates = Fates(store, adapters, metrics)
-    approvals = Approvals(
-        store,
-        deliveries,
-        clock=clock,
-        settings=ApprovalSettings(mode=config.tools.approvals, ttl=config.limits.approval_seconds),
-    )
+    asking = ApprovalSettings(mode=config.tools.approvals, ttl=config.limits.approval_seconds)
+    approvals = Approvals(store, deliveries, clock=clock, settings=asking)
     settings = turn_settings(config)
     put_back: list[Workers] = []
     parts = TurnParts(
         store=store,
         access=rules,
         router=router,
+        heard=Heard(store, config.chat.context_messages),
         deliveries=deliveries,
         fates=fates,
         approvals=approvals,
@@ -261,10 +265,10 @@ def assemble(
     turns = Turns(parts, work)
     workers = Workers(turns.run, WorkerLimits(queue=config.limits.queue_per_chat, turns=config.limits.concurrent_turns))
     put_back.append(workers)
-    chat = chat_settings(config)
     control = Control(parts, work, workers, status, lambda: config.chat.busy, restart)
     commands = Table(control, SessionCommands(parts, work, workers))
-    intake = Intake(parts, work, workers, Edits(parts, work, workers), commands, chat)
+    edits, breaker = Edits(parts, work, workers), BotBreaker(clock, config.chat.bot_rounds)
+    intake = Intake(parts, work, workers, edits, commands, chat_settings(config), breaker)
     return Core(
         config=config,
         store=store,
@@ -284,6 +288,7 @@ def assemble(
         metrics=metrics,
         health=health,
         background=background,
+        moves=moves,
     )
 
 

@@ -57,10 +57,10 @@ def note_of(event: MessageEvent) -> str:
     return "\n".join(lines)
 
 
-async def build_input(items: Sequence[Item], *, shared: bool, corrections: Sequence[str] = ()) -> Input:
-    """One input of what is one message. `corrections` are texts of edits that came after their turn."""
+async def build_input(items: Sequence[Item], *, shared: bool, aside: Sequence[str] = ()) -> Input:
+    """One input of what is one message. `aside` are notes on what came before it (`gateway.heard`)."""
     first = items[0].event
-    notes = [f"[earlier message edited, it now reads: {one_line(text, QUOTE)}]" for text in corrections]
+    notes = list(aside)
     notes += [note for item in items if (note := note_of(item.event))]
     images: list[Image] = []
     for attachment in (a for item in items for a in item.event.attachments if a.kind == "image" and a.path):

@@ -22,7 +22,8 @@ from adapters.errors import NotReady
 from adapters.events import ChatAddress, EventKind, MessageEvent
 from adapters.limits import length_in
 from adapters.ports import Accepted
-from gateway.access import Role, Verdict
+from gateway.access import NOT_ADDRESSED, Role, Verdict
+from gateway.botloop import BotBreaker
 from gateway.commands.base import Call, Forward, Reply, parse
 from gateway.convert import event_from_row, event_to_new
 from gateway.edits import Edits
@@ -32,7 +33,7 @@ from gateway.keys import Share, line_key, person_of, session_key
 from gateway.router import NOTED
 from gateway.turns import delivery_of
 from gateway.work import TurnParts, Work
-from gateway.workers import Busy, Full, Item, Workers
+from gateway.workers import Busy, Full, Item, Workers, same_message
 from state.errors import StateError
 from state.ids import EventId, SessionKey
 from state.records import Fate, InboxEvent, NewEvent
@@ -113,6 +114,7 @@ class Intake:
         edits: Edits,
         commands: CommandTable,
         settings: ChatSettings,
+        breaker: BotBreaker,
     ) -> None:
         self._p = parts
         self._work = work
@@ -120,6 +122,7 @@ class Intake:
         self._edits = edits
         self._commands = commands
         self.settings = settings
+        self._breaker = breaker
         self._lanes: dict[SessionKey, deque[Arrival]] = {}
         self._open = True
 
@@ -205,6 +208,7 @@ class Intake:
         return (
             event.kind is EventKind.MESSAGE
             and not is_empty(event)
+            and not event.sender.is_bot
             and not event.text.startswith("/")
             and len(event.text) <= self.settings.longest
             and self._workers.get(arrival.key) is None
@@ -240,6 +244,12 @@ class Intake:
             await self._edits.deleted(arrival)
             return
         verdict = self._p.access.judge(event)
+        if verdict.reason == NOT_ADDRESSED and await self._belongs(arrival):
+            verdict = Verdict(role=verdict.role, fate="go")
+        if verdict.fate == "go" and event.sender.is_bot and event.kind is EventKind.MESSAGE:
+            admitted, told = self._breaker.admit(event)
+            if not admitted:
+                verdict = Verdict(role=verdict.role, fate="silent", reason="a loop of bots is broken off", told=told)
         if verdict.fate != "go":
             await self._turn_away(arrival, verdict)
             return
@@ -256,6 +266,25 @@ class Intake:
             await self._reply(arrival, await self._commands.press(self._call(arrival, verdict.role, "", "")))
         else:
             await self._message(arrival, verdict.role)
+
+    async def _belongs(self, arrival: Arrival) -> bool:
+        """Whether a message that does not address us is a part of one that does: the rest of a long paste, or
+        a picture of an album whose caption is on another one."""
+        event, worker = arrival.event, self._workers.get(arrival.key)
+        if worker is not None and worker.waiting:
+            last = worker.waiting[-1]
+            if same_message(last, self._item(arrival, event.text, last.mode)):
+                return True
+        if event.group_id is None:
+            return False
+        await asyncio.sleep(ALBUM_HOLD / 2)  # the others of the album are on their way
+        lane = self._lanes.get(arrival.key, ())
+        return any(
+            other.event.group_id == event.group_id
+            and other.event.sender.id == event.sender.id
+            and self._p.access.judge(other.event).fate == "go"
+            for other in lane
+        )
 
     def _call(self, arrival: Arrival, role: Role, name: str, args: str) -> Call:
         return Call(event_id=arrival.event_id, key=arrival.key, event=arrival.event, role=role, name=name, args=args)

@@ -41,6 +41,11 @@ def session_key(address: ChatAddress, person: str | None = None) -> SessionKey:
     )
 
 
+def room_of(address: ChatAddress) -> str:
+    """What the keys of all lines of one room (a chat, or a thread of it) begin with, up to the last colon."""
+    return join_parts(address.platform, address.account, address.scope, address.chat_id, address.thread_id) + ":"
+
+
 def line_key(address: ChatAddress, sender_id: str, *, groups: Share, threads: Share) -> SessionKey:
     """The key of the line that a message of `sender_id` at `address` belongs to, by the chat's settings."""
     if address.chat_kind == "private":

@@ -11,13 +11,13 @@ import asyncio
 
 import structlog
 
-from adapters.events import ChatAddress, EventKind, MessageEvent
-from gateway.convert import address_to_json, event_from_row
+from adapters.events import ChatAddress, MessageEvent
+from gateway.convert import address_to_json
 from gateway.inputs import one_line
 from gateway.keys import person_of
 from state.errors import Conflict, StoreBusy
-from state.ids import EventId, SessionKey
-from state.records import BindingState, Fate, Session, SessionBinding
+from state.ids import SessionKey
+from state.records import BindingState, Session, SessionBinding
 from state.store import Store
 
 log = structlog.get_logger("gateway.router")
@@ -72,15 +72,3 @@ class SessionRouter:
     def person(address: ChatAddress, sender_id: str) -> str:
         """Whose session it is: that of the person who began it."""
         return person_of(address.platform, sender_id)
-
-    async def corrections(self, key: SessionKey, before: EventId) -> list[str]:
-        """The texts of edits that came after their turn and before this event, and that no turn has seen."""
-        texts: list[str] = []
-        for row in await self._store.inbox.recent(key, 30):  # newest first
-            if row.id >= before:
-                continue
-            if row.kind == EventKind.MESSAGE and row.fate in (Fate.ANSWERED, Fate.FAILED, Fate.CANCELLED):
-                break
-            if row.kind == EventKind.EDIT and row.detail == CORRECTION:
-                texts.append(event_from_row(row).text)
-        return texts[::-1]

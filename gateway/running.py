@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,6 +45,10 @@ class SteeringQueue:
     def joins(self, item: Item) -> None:
         """The text of this item is part of the turn from now on."""
         self._people.add((item.event.address.platform, item.event.sender.id))
+
+    def hears(self, people: Iterable[tuple[str, str]]) -> None:
+        """Texts of these people (platform, id) are shown to the turn."""
+        self._people.update(people)
 
     def _rights_of(self, platform: str, sender: str) -> Rights:
         role = self._access.role(platform, sender)

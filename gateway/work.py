@@ -26,6 +26,7 @@ from gateway.access import Access
 from gateway.approvals import Approvals
 from gateway.delivery import Deliveries
 from gateway.fates import Fates
+from gateway.heard import Heard
 from gateway.inputs import build_input
 from gateway.ledger import Ledger
 from gateway.metrics import Metrics
@@ -78,6 +79,7 @@ class TurnParts:
     store: Store
     access: Access
     router: SessionRouter
+    heard: Heard
     deliveries: Deliveries
     fates: Fates
     approvals: Approvals
@@ -184,8 +186,9 @@ class Work:
         shared = event.address.chat_kind != "private"
         inputs: tuple[Input, ...] = ()
         if not resume:
-            corrections = await parts.router.corrections(running.key, running.items[0].event_id)
-            inputs = (await build_input(running.items, shared=shared, corrections=corrections),)
+            aside = await parts.heard.before(running.key, running.items[0].event_id, event)
+            running.steering.hears(aside.people)
+            inputs = (await build_input(running.items, shared=shared, aside=aside.notes),)
         return TurnContext(
             store=parts.store,
             lease=lease,

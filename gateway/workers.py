@@ -70,12 +70,13 @@ class Worker:
         """Take the head and what belongs to the same message. Call only when something waits."""
         head = self.waiting.popleft()
         batch = [head]
-        while head.resume is None and self.waiting and _same_message(batch[-1], self.waiting[0]):
+        while head.resume is None and self.waiting and same_message(batch[-1], self.waiting[0]):
             batch.append(self.waiting.popleft())
         return batch
 
 
-def _same_message(one: Item, two: Item) -> bool:
+def same_message(one: Item, two: Item) -> bool:
+    """Whether `two`, which came right after `one`, is a part of the same message."""
     if two.resume is not None or one.event.sender.id != two.event.sender.id:
         return False
     if one.event.address != two.event.address:
@@ -172,7 +173,7 @@ class Workers:
         while worker.waiting:
             last = worker.waiting[0]
             for item in list(worker.waiting)[1:]:
-                if not _same_message(last, item):
+                if not same_message(last, item):
                     return  # something else has come after it: it is complete
                 last = item
             now = loop.time()

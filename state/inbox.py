@@ -139,6 +139,16 @@ class Inbox(Repository):
         """The latest events of a session key, newest first."""
         return await self._select("key = ?", (key,), order="id DESC", limit=limit)
 
+    async def of_room(self, room: str, after: EventId, before: EventId, limit: int) -> list[InboxEvent]:
+        """The silent events of every key that begins with `room` (which ends in a colon), between two
+        events, newest first."""
+        return await self._select(
+            "key >= ? AND key < ? AND id > ? AND id < ? AND fate = 'silent'",
+            (room, room[:-1] + ";", after, before),
+            order="id DESC",
+            limit=limit,
+        )
+
     async def _select(
         self, where: str, values: Sequence[object], *, order: str = "id", limit: int = -1
     ) -> list[InboxEvent]:

@@ -118,7 +118,7 @@ class SessionCommands:
         session, turn = found
         rows = await self._p.store.inbox.of_turn(turn.id)
         asked = [row for row in rows if row.fate not in (Fate.STEERED,)]
-        corrections = await self._p.router.corrections(call.key, call.event_id)
+        corrections = await self._p.heard.corrections(call.key, call.event_id)
         texts = corrections[-1:] or [event_from_row(row).text for row in asked]
         texts = [text for text in texts if text]
         if not texts:
