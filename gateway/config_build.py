@@ -26,7 +26,7 @@ from gateway.config_secrets import KeyPath, Resolver
 from gateway.config_types import Config
 from gateway.config_values import effective
 from gateway.config_words import unknown_key, words
-from gateway.config_yaml import Document
+from gateway.config_yaml import Document, parse
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -84,6 +84,11 @@ def build(document: Document, faults: Sequence[Fault], *, file: Path, environ: M
         warnings=(*builder.warnings, *builder.resolver.warnings),
         values=effective(shown, document, builder.resolver.origins, file, ("home", str(home), home_origin)),
     )
+
+
+def find_home(text: str, file: Path, environ: Mapping[str, str]) -> Path:
+    """The state folder that a configuration with this text means, whatever else is wrong with it."""
+    return _Builder(parse(text)[0], file, environ).home()[0]
 
 
 def _sure(value: BaseModel | None, model: type[S]) -> S:

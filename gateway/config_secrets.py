@@ -160,6 +160,17 @@ class Resolver:
         return UNRESOLVED
 
 
+def read_reference(text: str, *, folder: Path, environ: Mapping[str, str]) -> str:
+    """The secret that `${VARIABLE}` or `file:/path` leads to. Blocking. Raises ValueError with a sentence."""
+    resolver = Resolver(document=Document(tree={}, lines={}), environ=environ, folder=folder)
+    at = ("answer",)
+    match = _VARIABLE.fullmatch(text.strip())
+    value = resolver._variable(match[1], at) if match else resolver._file(text.strip().removeprefix("file:"), at)  # noqa: SLF001 - its own module
+    if resolver.faults:
+        raise ValueError(resolver.faults[0].message)
+    return value
+
+
 class _LeftOut:
     """The mark of a reference that is not resolved because its section is off."""
 

@@ -54,7 +54,7 @@ def init(
     if path.exists():
         raise stop(f"{path} exists already")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _write(path, _quick(path.parent) if quick else _example())
+    _write(path, quick_text(path.parent) if quick else _example())
     if as_json:
         out_json({"path": str(path)})
     else:
@@ -66,7 +66,8 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _quick(home: Path) -> str:
+def quick_text(home: Path) -> str:
+    """A configuration to begin with: the embedded model, HTTP on this machine. Makes the key's file."""
     key = home / "http.key"
     if not key.exists():
         _write(key, secrets.token_urlsafe(32) + "\n")

@@ -81,6 +81,7 @@ for _name, _path, _help in (
     ("status", "gateway.cli.status:app", "How the daemon stands."),
     ("doctor", "gateway.cli.doctor:app", "Look for what is wrong, with a remedy for each finding."),
     ("config", "gateway.cli.config:app", "Check or make the configuration."),
+    ("setup", "gateway.cli.setup:app", "Connect a chat platform: ask, check, write the configuration."),
     ("db", "gateway.cli.db:app", "Check or back up the database, also while the daemon runs."),
     ("model", "gateway.cli.model:app", "Install, list or check the embedded model."),
 ):
