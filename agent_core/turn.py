@@ -12,7 +12,7 @@ from agent_core.models.ports import Model
 from agent_core.ports import Emit, Input, Steering
 from agent_core.prefix import PREFIXES, Prefixes
 from agent_core.prompt import PromptSettings
-from agent_core.tools.ports import Ask, ProcessLedger
+from agent_core.tools.ports import Ask, Post, ProcessLedger
 from agent_core.tools.registry import Registry
 from state.clock import SYSTEM, Clock
 from state.ids import SessionKey
@@ -73,6 +73,7 @@ class TurnContext:
     steering: Steering
     ask: Ask
     processes: ProcessLedger
+    post: Post | None = None
     home: Path
     root: Path
     budget: Budget

@@ -13,6 +13,7 @@ import structlog
 from agent_core.ports import Input
 from agent_core.tools.ports import Rights
 from gateway.access import Access
+from gateway.posting import TurnPost
 from gateway.workers import Item
 from state.clock import Clock
 from state.errors import LeaseLost, StateError
@@ -105,6 +106,7 @@ class Running:
     items: Sequence[Item]
     steering: SteeringQueue
     started: float
+    post: TurnPost | None = None
     task: asyncio.Task[object] | None = None
     reason: str | None = None
     quiet: bool = False

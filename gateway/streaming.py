@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -62,9 +63,11 @@ class TurnStream:
         lease: TurnLease,
         received_at: datetime | None = None,
         draft: StoredDelivery | None = None,
+        hidden: Callable[[str], bool] = lambda _text: False,
         settings: StreamSettings | None = None,
     ) -> None:
         """`adapter` is None where the platform is not served by this process: then nothing is shown.
+        A draft whose text so far is `hidden` is not shown yet.
         `received_at` is when the event was accepted, for the time to the first text; `draft` is the open
         draft of a turn that is resumed."""
         self._deliveries = deliveries
@@ -73,6 +76,7 @@ class TurnStream:
         self._reply_to = reply_to
         self._chat = chat_queue(address)
         self._received_at = received_at
+        self._hidden = hidden
         self._settings = settings or StreamSettings()
         self._draft: Draft | None = None
         if isinstance(adapter, CanEdit) and not isinstance(adapter, CanStream):
@@ -204,6 +208,8 @@ class TurnStream:
         if self._over:
             return ""
         text = self.text
+        if self._draft is not None and not self._draft.has_message and text.strip() and self._hidden(text):
+            return ""
         if self._status and (text or not isinstance(self._adapter, CanType)):
             return f"{heal(text)}\n\n⏳ `{self._status}`".strip()
         return heal(text)

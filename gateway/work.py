@@ -30,6 +30,7 @@ from gateway.heard import Heard
 from gateway.inputs import build_input
 from gateway.ledger import Ledger
 from gateway.metrics import Metrics
+from gateway.posting import TurnPost
 from gateway.router import SessionRouter
 from gateway.running import LEASE_TTL, Running, SteeringQueue, keep_lease
 from gateway.streaming import TurnStream
@@ -145,6 +146,9 @@ class Work:
         parts, event = self._p, running.items[0].event
         resume = running.items[0].resume is not None
         drafts = await parts.store.outbox.drafts_of(lease.turn_id) if resume else []
+        running.post = TurnPost(parts.store, parts.deliveries, lease, event.address, event.message_id)
+        if resume:
+            await running.post.recall()
         stream = TurnStream(
             parts.deliveries,
             parts.adapters.get(event.address.platform),
@@ -153,6 +157,7 @@ class Work:
             lease=lease,
             received_at=event.received_at,
             draft=drafts[0] if drafts else None,
+            hidden=running.post.may_become_repeat,
         )
         models = parts.models(session)
         async with stream:
@@ -210,6 +215,7 @@ class Work:
                 attended=not isinstance(adapter, MayBeUnattended) or adapter.attended(event.address, event.message_id),
             ),
             processes=Ledger(parts.store, lease),
+            post=running.post,
             home=settings.home,
             root=settings.root,
             budget=settings.budget,
@@ -249,6 +255,8 @@ class Work:
         event, text = running.items[0].event, final.text
         if final.state is TurnState.INTERRUPTED and running.quiet:
             text = stream.text + STOPPED_MARK if stream.draft is not None else ""
+        if stream.draft is None and running.post is not None and running.post.repeats(text):
+            text = ""  # it was sent with the tool already: one copy is what was meant (B29)
         if not text:
             return None
         delivery = Delivery(

@@ -218,6 +218,15 @@ class Sessions(Repository):
 
         return await self._db.read(run)
 
+    async def addresses(self, limit: int = 500) -> list[str]:
+        """Where people have spoken, as JSON texts, the latest first."""
+
+        def run(tx: sqlite3.Connection) -> list[str]:
+            query = "SELECT address_json FROM bindings ORDER BY updated_at DESC LIMIT ?"
+            return [row["address_json"] for row in tx.execute(query, (limit,))]
+
+        return await self._db.read(run)
+
     async def last_for(self, person: str, platform: str) -> SessionBinding | None:
         """The ACTIVE binding on that platform whose session is the person's and was active last."""
 

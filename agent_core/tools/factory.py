@@ -10,6 +10,7 @@ from agent_core.tools.files import ListFiles, PatchFile, ReadFile, WriteFile
 from agent_core.tools.ports import Tool
 from agent_core.tools.registry import Registry
 from agent_core.tools.search_files import SearchFiles
+from agent_core.tools.send_message import SendMessage
 from agent_core.tools.settings import ToolSettings
 from agent_core.tools.terminal import Terminal
 from agent_core.tools.todo import Todo
@@ -24,5 +25,5 @@ def default_registry(settings: ToolSettings | None = None, *, more: Sequence[Too
     if sys.platform.startswith("linux"):
         files = settings.files
         tools += [ReadFile(files), WriteFile(files), PatchFile(files), ListFiles(files), SearchFiles(files)]
-        tools.append(Terminal(settings.terminal))
+        tools += [SendMessage(files), Terminal(settings.terminal)]
     return Registry(tools)

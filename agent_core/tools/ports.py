@@ -58,6 +58,35 @@ class Ask(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutFile:
+    """A file that goes out: a copy below `home/files` that nobody changes any more."""
+
+    path: str
+    name: str
+    mime: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    """What became of a post, in words for the model."""
+
+    ok: bool
+    told: str
+
+
+class Post(Protocol):
+    """How a running turn says something before its end."""
+
+    async def post(self, call_id: str, text: str, files: Sequence[OutFile], to: str | None) -> Posted:
+        """Hand it over for delivery, durably; returns after the commit. `to` None is the turn's own chat.
+
+        The same thing twice in one turn is sent once, and told. Raises the store's errors.
+        """
+        ...
+
+
 class ProcessLedger(Protocol):
     """Where a tool records a process group before its command runs, so that a crash leaves no orphan."""
 
@@ -84,6 +113,8 @@ class ToolContext:
     """The state folder; refused by path to every tool."""
     ask: Ask
     processes: ProcessLedger
+    post: Post | None = None
+    """None: nothing can be sent from here."""
     memory: dict[str, Any] = field(default_factory=dict)
     """State of the session's tools that may be lost with the process (never a promise)."""
 

@@ -11,6 +11,8 @@ class FileSettings:
 
     max_bytes: int = 8_000_000
     """Larger files are neither read nor patched."""
+    send_bytes: int = 50_000_000
+    """Larger files are not sent."""
     result_chars: int = 40_000
     """Characters of one result."""
     search_seconds: float = 10.0

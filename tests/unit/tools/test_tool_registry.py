@@ -33,6 +33,7 @@ def test_order_is_fixed_and_independent_of_construction() -> None:
         "patch_file",
         "read_file",
         "search_files",
+        "send_message",
         "terminal",
         "todo",
         "web_fetch",
