@@ -78,6 +78,8 @@ class Attachment:
     path: str | None = None
     sha256: str | None = None
     note: str | None = None
+    shelf: str | None = None
+    """Where a copy of it lies below the working folder of the tools; set by the gateway."""
     ref: str | None = None
     """The platform's own handle of a file that is not fetched yet; only the adapter reads it (`CanFetch`)."""
 

@@ -78,6 +78,7 @@ def _attachment_to_dict(item: Attachment) -> dict[str, Any]:
         "sha256": item.sha256,
         "note": item.note,
         "ref": item.ref,
+        "shelf": item.shelf,
     }
 
 
@@ -91,6 +92,7 @@ def _attachment_from_dict(data: Mapping[str, Any]) -> Attachment:
         sha256=data.get("sha256"),
         note=data.get("note"),
         ref=data.get("ref"),
+        shelf=data.get("shelf"),
     )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import structlog
 
-from adapters.events import MessageEvent
+from adapters.events import Attachment, MessageEvent
 from adapters.ports import CanFetch, PlatformAdapter
 from gateway.convert import event_to_json
 from gateway.workers import Item
@@ -15,17 +19,26 @@ from state.store import Store
 
 log = structlog.get_logger("gateway.fetching")
 
+INCOMING = "incoming"
+"""The folder below the working folder that gets copies of what owners send."""
+
 
 def has_unfetched(event: MessageEvent) -> bool:
     """Whether a file of the event is neither here nor given up."""
     return any(one.ref is not None and one.path is None and one.note is None for one in event.attachments)
 
 
-async def fetch_files(store: Store, adapters: Mapping[str, PlatformAdapter], items: Sequence[Item]) -> None:
+async def fetch_files(
+    store: Store,
+    adapters: Mapping[str, PlatformAdapter],
+    items: Sequence[Item],
+    shelf: Callable[[MessageEvent], Path | None],
+) -> None:
     """Fetch what the items came with, and keep in the store where it lies, so that no later try fetches again.
 
-    The items are changed in place. Files that cannot be fetched have a note then, which the model is told.
-    Raises a `StateError` where that cannot be written.
+    `shelf` is the working folder where the sender may use files there, else None: then a copy is put into
+    its folder `incoming`, for the tools. The items are changed in place. Files that cannot be fetched have
+    a note then, which the model is told. Raises a `StateError` where that cannot be written.
     """
     for item in items:
         if not has_unfetched(item.event):
@@ -37,8 +50,32 @@ async def fetch_files(store: Store, adapters: Mapping[str, PlatformAdapter], ite
             files = tuple(
                 dataclasses.replace(one, note=one.note or "it was not fetched") for one in item.event.attachments
             )
+        if (root := shelf(item.event)) is not None:
+            files = tuple([await asyncio.to_thread(_shelve, one, root) for one in files])
         item.event = dataclasses.replace(item.event, attachments=files)
         await store.inbox.replace_payload(item.event_id, event_to_json(item.event))
         log.info(
             "files.fetched", event_id=item.event_id, files=len(files), missing=sum(one.path is None for one in files)
         )
+
+
+def _shelve(one: Attachment, root: Path) -> Attachment:
+    """A copy below the working folder, under a name that is free. Blocking; a failure is only logged."""
+    if one.path is None:
+        return one
+    stored = Path(one.path)
+    try:
+        folder = root / INCOMING
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for number in range(1, 1000):
+            name = stored.name if number == 1 else f"{stored.stem}-{number}{stored.suffix}"
+            try:
+                descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            except FileExistsError:
+                continue
+            with os.fdopen(descriptor, "wb") as out, stored.open("rb") as source:
+                shutil.copyfileobj(source, out)
+            return dataclasses.replace(one, shelf=f"{INCOMING}/{name}")
+    except OSError as error:
+        log.warning("file.not_shelved", name=one.name, error=str(error))
+    return one

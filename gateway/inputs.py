@@ -24,6 +24,9 @@ log = structlog.get_logger("gateway.inputs")
 
 IMAGE_BYTES = 5_000_000
 IMAGES = 8
+DOCUMENT_CHARS = 20_000
+"""Characters of text files that one message shows to the model."""
+DOCUMENT_BYTES = 1_000_000
 QUOTE = 1_000
 NAME = 80
 
@@ -51,10 +54,23 @@ def note_of(event: MessageEvent) -> str:
         lines.append(f'[in reply to {whose}: "{one_line(event.reply_to.text, QUOTE)}"]')
     for item in event.attachments:
         if item.kind != "image" or item.path is None or item.note is not None:
-            why = f"; {one_line(item.note, 200)}" if item.note else ""
-            size = "" if item.size is None else f", {item.size} bytes"
-            lines.append(f"[{item.kind}: {one_line(item.name, NAME)} ({one_line(item.mime, 60)}{size}{why})]")
+            lines.append(f"[{item.kind}: {one_line(item.name, NAME)} ({_about(item)})]")
+        elif item.shelf is not None:
+            lines.append(f"[the picture {one_line(item.name, NAME)} is also the file {item.shelf}]")
     return "\n".join(lines)
+
+
+def _about(item: Attachment) -> str:
+    facts = [one_line(item.mime, 60)]
+    if item.size is not None:
+        facts.append(f"{item.size} bytes")
+    if item.kind in ("voice", "audio") and item.path is not None:
+        facts.append("what is said in it is not known: it was not transcribed")
+    if item.shelf is not None:
+        facts.append(f"a copy is {item.shelf} in the working folder")
+    if item.note:
+        facts.append(one_line(item.note, 200))
+    return "; ".join(facts)
 
 
 async def build_input(items: Sequence[Item], *, shared: bool, aside: Sequence[str] = ()) -> Input:
@@ -69,6 +85,7 @@ async def build_input(items: Sequence[Item], *, shared: bool, aside: Sequence[st
             images.append(loaded)
         else:
             notes.append(f"[image not shown: {one_line(attachment.name, NAME)}; {loaded}]")
+    notes += await _documents([one for item in items for one in item.event.attachments])
     # the parts of a paste that a client has cut are put together exactly as they were
     cut = items[0].ready_at > 0.0 and items[0].mode != "collect" and items[0].event.group_id is None
     return Input(
@@ -100,3 +117,40 @@ async def _load(attachment: Attachment) -> Image | str:
     if data is None:
         return f"larger than {IMAGE_BYTES // 1_000_000} MB"
     return Image(mime=attachment.mime, data=base64.b64encode(data).decode("ascii"))
+
+
+async def _documents(files: Sequence[Attachment]) -> list[str]:
+    """The text of small text files, every line marked, so that none can pose as ours."""
+    found: list[str] = []
+    room = DOCUMENT_CHARS
+    for one in files:
+        if one.kind != "document" or one.path is None or one.note is not None or not _is_text(one):
+            continue
+        text = await asyncio.to_thread(_text_of, Path(one.path))
+        if text is None or not text.strip():
+            continue
+        kept = text[:room]
+        room -= len(kept)
+        cut = f"; the first {len(kept)} of {len(text)} characters" if len(kept) < len(text) else ""
+        found.append(f"[the text of {one_line(one.name, NAME)}{cut}:]")
+        found.append("\n".join(f"| {line}" for line in scrub(kept).splitlines()) if kept else "| …")
+    return found
+
+
+def _is_text(item: Attachment) -> bool:
+    mime = item.mime.partition(";")[0].strip().lower()
+    return mime.startswith("text/") or mime.endswith(("json", "xml", "yaml", "toml", "javascript", "x-sh"))
+
+
+def _text_of(path: Path) -> str | None:
+    """The file as text; None where it is none, or is gone."""
+    try:
+        with path.open("rb") as file:
+            return file.read(DOCUMENT_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if error.reason == "unexpected end of data":  # the bound has cut a character
+            return error.object[: error.start].decode("utf-8-sig")
+        return None
+    except OSError as error:
+        log.warning("document.unreadable", name=path.name, error=str(error))
+        return None

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import structlog
 
-from adapters.events import ChatAddress, Delivery, DeliveryKind, Markdown
+from adapters.events import ChatAddress, Delivery, DeliveryKind, Markdown, MessageEvent
 from gateway.convert import event_from_row
 from gateway.fetching import fetch_files
 from gateway.running import LEASE_TTL
@@ -105,7 +106,7 @@ class Turns:
         if items[0].resume is not None:
             await self._resume(key, items[0], items[0].resume)
             return
-        await fetch_files(self._p.store, self._p.adapters, items)
+        await fetch_files(self._p.store, self._p.adapters, items, self._shelf)
         binding, session = await self._p.router.resolve(key, items[0].event)
         if session is None:
             await self._moved(binding, items)
@@ -113,6 +114,13 @@ class Turns:
         lease = await self._lease(session, new_turn_id(), items)
         if lease is not None:
             await self._work.do(key, session, lease, items)
+
+    def _shelf(self, event: MessageEvent) -> Path | None:
+        """The working folder, for those who may use files where they have written."""
+        role = self._p.access.role(event.address.platform, event.sender.id)
+        shared = event.address.chat_kind != "private"
+        may = role is not None and "files" in self._p.access.rights(role, shared=shared).tools
+        return self._p.settings().root if may else None
 
     async def _resume(self, key: SessionKey, item: Item, turn_id: TurnId) -> None:
         """Take up a turn whose process has died. Another process may have been quicker: then it is theirs."""

@@ -43,6 +43,7 @@ _attachment = st.builds(
     sha256=_maybe,
     note=_maybe,
     ref=_maybe,
+    shelf=_maybe,
 )
 _time = st.datetimes(timezones=st.just(UTC), min_value=datetime(2000, 1, 1), max_value=datetime(2100, 1, 1))  # noqa: DTZ001 - hypothesis takes naive bounds and adds the zone
 _history = st.builds(HistoryItem, role=st.sampled_from(["user", "assistant"]), text=_text)
