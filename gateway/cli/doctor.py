@@ -8,12 +8,15 @@ import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import typer
+from pydantic import BaseModel, SecretStr
 
 from adapters import registry
+from adapters.errors import AdapterError, AuthFailed
+from adapters.setup import Setup
 from agent_core.models.settings import ModelSettings
 from gateway import locks
 from gateway.cli.common import ConfigOption, JsonOption, family, load_config, out, out_json
@@ -106,7 +109,37 @@ def _rights(settings: Config) -> Iterator[Finding]:
 
 async def _look_async(settings: Config) -> list[Finding]:
     models = [settings.model, *(settings.models[name] for name in settings.fallbacks)]
-    return [*await _database(settings), *[await _model(settings, one) for one in models]]
+    platforms = [one for name in settings.enabled() for one in await _platform(settings, name)]
+    return [*await _database(settings), *[await _model(settings, one) for one in models], *platforms]
+
+
+async def _platform(settings: Config, name: str) -> list[Finding]:
+    """Ask the platform about our credentials and rights, as its set-up does."""
+    manifest = registry.manifests()[name]
+    if manifest.setup is None:
+        return []
+    check: Setup = registry.load(manifest.setup)
+    try:
+        async with asyncio.timeout(60):
+            checked = await check.check(_answers(settings.platforms[name]))
+    except AuthFailed as error:
+        return [Finding(grade="fault", what=f"{manifest.title}: {error.told}", remedy=f"tidings setup {name}")]
+    except (AdapterError, TimeoutError) as error:
+        told = error.told if isinstance(error, AdapterError) else "no answer within a minute"
+        return [Finding(grade="warning", what=f"{manifest.title}: {told}", remedy="look at the network and try again")]
+    found = [Finding(grade="ok", what=f"{manifest.title}: {line}") for line in checked.found]
+    return [*found, *(Finding(grade="fault", what=f"{manifest.title}: {line}") for line in checked.missing)]
+
+
+def _answers(settings: BaseModel, prefix: str = "") -> dict[str, Any]:
+    """The settings of a platform as its set-up would have asked for them."""
+    answers: dict[str, Any] = {}
+    for key, value in settings:
+        if isinstance(value, BaseModel):
+            answers |= _answers(value, f"{prefix}{key}.")
+        elif value is not None:
+            answers[prefix + key] = value.get_secret_value() if isinstance(value, SecretStr) else value
+    return answers
 
 
 async def _database(settings: Config) -> list[Finding]:
