@@ -50,6 +50,10 @@ class ApprovalSettings:
     ttl: float = 300.0
 
 
+SHOWN = ("Allowed,", "Denied.", "Answered:")
+"""Beginnings of what is said to a press whose outcome takes the place of the question, where that can be edited."""
+
+
 class Approvals:
     """Asks and takes the answers. One a process; the rows are shared with other processes."""
 

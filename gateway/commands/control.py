@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Callable, Iterable
 
 from adapters.events import Action
+from adapters.ports import CanEdit
 from agent_core.prompt import info
+from gateway.approvals import SHOWN
 from gateway.commands.base import Call, Command, Forward, Reply
 from gateway.commands.sessions import ago
 from gateway.convert import event_from_row
@@ -214,7 +217,10 @@ class Control:
         action = call.event.action
         if action is None:
             return Reply(text="", fate=Fate.SILENT, detail="a press without a button")
-        return await self._answer(call, action)
+        reply = await self._answer(call, action)
+        if reply.text.startswith(SHOWN) and isinstance(self._p.adapters.get(call.event.address.platform), CanEdit):
+            return dataclasses.replace(reply, text="")  # the question itself shows it
+        return reply
 
     async def _answer(self, call: Call, action: Action) -> Reply:
         person = person_of(call.event.address.platform, call.event.sender.id)
