@@ -66,6 +66,12 @@ class Access:
     ) -> None:
         self.settings = settings
         self._also = also
+        self.paired: Mapping[str, Literal["guest", "member"]] = {}
+        """Persons that an owner has let in by a code; kept up by `gateway.pairing`."""
+
+    def may_pair(self, platform: str) -> bool:
+        """Whether codes count on the platform: only where nobody has written an allow-list (B85)."""
+        return not self.settings.allow.get(platform)
 
     def role(self, platform: str, sender_id: str) -> Role | None:
         """The role of a person, or None for a stranger."""
@@ -76,6 +82,8 @@ class Access:
         allowed = s.allow.get(platform, frozenset())
         if person in s.members or sender_id in allowed:
             return "member"
+        if person in self.paired and self.may_pair(platform):
+            return self.paired[person]
         return "guest" if EVERYBODY in allowed or person in s.bots else None
 
     def rights(self, role: Role, *, shared: bool) -> Rights:

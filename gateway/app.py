@@ -151,6 +151,8 @@ class Daemon:
 
         start(core.models.warm(), "warm-up")  # a thread imports the SDK while we wait for the disk
         await core.moves.load()
+        await core.pairing.load()
+        start(core.pairing.watch(), "pairing")
         self._make_adapters(core)
         await core.arbiter.load()
         await core.recovery.start(all_turns=True)

@@ -29,6 +29,7 @@ from gateway.approvals import Approvals, ApprovalSettings
 from gateway.arbiter import Arbiter
 from gateway.botloop import BotBreaker
 from gateway.commands.control import Control
+from gateway.commands.pairing import PairingCommands
 from gateway.commands.sessions import SessionCommands
 from gateway.commands.table import Table
 from gateway.config_types import Config
@@ -40,6 +41,7 @@ from gateway.health import Health
 from gateway.heard import Heard
 from gateway.intake import ChatSettings, Intake, OneChat
 from gateway.metrics import Metrics
+from gateway.pairing import Pairing
 from gateway.places import Moves
 from gateway.recovery import Recovery
 from gateway.router import SessionRouter
@@ -148,6 +150,7 @@ class Core:
     health: Health
     background: Background
     moves: Moves
+    pairing: Pairing
 
 
 def access_settings(
@@ -199,6 +202,11 @@ def chat_settings(config: Config) -> ChatSettings:
         longest=config.limits.message_chars,
         chats={name: OneChat(busy=one.busy, sessions=one.sessions) for name, one in chat.chats.items()},
     )
+
+
+def worker_limits(config: Config) -> WorkerLimits:
+    """How much may wait and run, as configured."""
+    return WorkerLimits(queue=config.limits.queue_per_chat, turns=config.limits.concurrent_turns)
 
 
 def make_registry(config: Config) -> Registry:
@@ -262,13 +270,13 @@ def assemble(
         put_back=lambda key, item: _put_back(put_back[0], key, item),
     )
     work = Work(parts)
-    turns = Turns(parts, work)
-    workers = Workers(turns.run, WorkerLimits(queue=config.limits.queue_per_chat, turns=config.limits.concurrent_turns))
+    workers = Workers(Turns(parts, work).run, worker_limits(config))
     put_back.append(workers)
     control = Control(parts, work, workers, status, lambda: config.chat.busy, restart)
-    commands = Table(control, SessionCommands(parts, work, workers))
+    pairing = Pairing(store, rules, enabled=config.access.pairing)
+    commands = Table(control, SessionCommands(parts, work, workers), PairingCommands(pairing))
     edits, breaker = Edits(parts, work, workers), BotBreaker(clock, config.chat.bot_rounds)
-    intake = Intake(parts, work, workers, edits, commands, chat_settings(config), breaker)
+    intake = Intake(parts, work, workers, edits, commands, chat_settings(config), breaker, pairing)
     return Core(
         config=config,
         store=store,
@@ -289,6 +297,7 @@ def assemble(
         health=health,
         background=background,
         moves=moves,
+        pairing=pairing,
     )
 
 

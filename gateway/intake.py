@@ -30,6 +30,7 @@ from gateway.edits import Edits
 from gateway.fetching import has_unfetched
 from gateway.inputs import build_input, scrub
 from gateway.keys import Share, line_key, person_of, session_key
+from gateway.pairing import Pairing
 from gateway.router import NOTED
 from gateway.turns import delivery_of
 from gateway.work import TurnParts, Work
@@ -115,6 +116,7 @@ class Intake:
         commands: CommandTable,
         settings: ChatSettings,
         breaker: BotBreaker,
+        pairing: Pairing,
     ) -> None:
         self._p = parts
         self._work = work
@@ -123,6 +125,7 @@ class Intake:
         self._commands = commands
         self.settings = settings
         self._breaker = breaker
+        self._pairing = pairing
         self._lanes: dict[SessionKey, deque[Arrival]] = {}
         self._open = True
 
@@ -250,6 +253,8 @@ class Intake:
             admitted, told = self._breaker.admit(event)
             if not admitted:
                 verdict = Verdict(role=verdict.role, fate="silent", reason="a loop of bots is broken off", told=told)
+        if verdict.role is None and verdict.fate == "refused":
+            verdict = await self._pairing.stranger(event, verdict)
         if verdict.fate != "go":
             await self._turn_away(arrival, verdict)
             return

@@ -23,6 +23,7 @@ from state.ids import Owner
 from state.inbox import Inbox
 from state.leases import Leases
 from state.outbox import Outbox
+from state.pairings import Pairings
 from state.places import Places
 from state.processes import Processes
 from state.search import Search
@@ -56,6 +57,7 @@ class Store:
         self.processes = Processes(db, clock, owner)
         self.holds = Holds(db, clock, owner)
         self.places = Places(db, clock, owner)
+        self.pairings = Pairings(db, clock, owner)
 
     @classmethod
     @asynccontextmanager

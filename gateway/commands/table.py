@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from gateway.access import Role
 from gateway.commands.base import Call, Command, Forward, Reply
 from gateway.commands.control import Control
-from gateway.commands.sessions import SessionCommands
 from state.records import Fate
 
 ORDER: tuple[Role, ...] = ("guest", "member", "owner")
 
 
+class Family(Protocol):
+    """Commands that belong together."""
+
+    def commands(self) -> Iterable[Command]:
+        """Them."""
+        ...
+
+
 class Table:
     """All commands. Rights are checked here, for typed commands and for buttons alike."""
 
-    def __init__(self, control: Control, sessions: SessionCommands) -> None:
+    def __init__(self, control: Control, *families: Family) -> None:
         self._control = control
         help_ = Command(name="help", help="this list", handler=self._help)
-        self._commands = {command.name: command for command in self._all(help_, control, sessions)}
-
-    @staticmethod
-    def _all(first: Command, control: Control, sessions: SessionCommands) -> Iterable[Command]:
-        yield first
-        yield from sessions.commands()
-        yield from control.commands()
+        every = [help_, *(command for family in (*families, control) for command in family.commands())]
+        self._commands = {command.name: command for command in every}
 
     def knows(self, name: str) -> bool:
         """True for every text that is meant as a command: an unknown one is told, not sent to the model."""

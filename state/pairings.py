@@ -1,0 +1,157 @@
+"""Strangers that were let in by a code: the codes (hashed), the people, the wrong guesses."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from state.codec import clean, flag, from_micros, to_micros
+from state.repository import Repository
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairingCode:
+    """A code that waits for its approval. The code itself is kept nowhere."""
+
+    platform: str
+    sender_id: str
+    name: str
+    salt: bytes
+    digest: bytes
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """Somebody who was let in."""
+
+    platform: str
+    sender_id: str
+    name: str
+    role: str
+    approved_by: str
+    created_at: datetime
+
+
+class Pairings(Repository):
+    """A code expires by the boot clock, and with the boot."""
+
+    async def offer(self, code: PairingCode, *, ttl: float, most: int) -> bool:
+        """Keep a code. False where that person has one that is good, or `most` wait on the platform."""
+        now, boot, boot_id = self._now(), self._clock.boot(), self._clock.boot_id()
+
+        def run(tx: sqlite3.Connection) -> bool:
+            _sweep(tx, boot, boot_id)
+            waiting = tx.execute(
+                "SELECT count(*), coalesce(sum(sender_id = ?), 0) FROM pairing_codes WHERE platform = ?",
+                (code.sender_id, code.platform),
+            ).fetchone()
+            if waiting[1] or waiting[0] >= most:
+                return False
+            tx.execute(
+                "INSERT INTO pairing_codes (platform, sender_id, name, salt, digest, boot_id, expires_at, created_at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    code.platform, code.sender_id, clean(code.name), code.salt, code.digest, boot_id, boot + ttl, now,
+                ),
+            )  # fmt: skip
+            return True
+
+        return await self._db.write(run, full=True)
+
+    async def codes(self) -> list[PairingCode]:
+        """Those that are good now, oldest first."""
+        boot, boot_id = self._clock.boot(), self._clock.boot_id()
+
+        def run(tx: sqlite3.Connection) -> list[PairingCode]:
+            query = "SELECT * FROM pairing_codes WHERE boot_id = ? AND expires_at > ? ORDER BY created_at"
+            return [
+                PairingCode(
+                    platform=row["platform"],
+                    sender_id=row["sender_id"],
+                    name=row["name"],
+                    salt=row["salt"],
+                    digest=row["digest"],
+                    created_at=from_micros(row["created_at"]),
+                )
+                for row in tx.execute(query, (boot_id, boot))
+            ]
+
+        return await self._db.read(run)
+
+    async def approve(self, code: PairingCode, *, role: str, by: str) -> bool:
+        """Let the person in and use the code up. False where somebody was quicker, or it has expired."""
+        now, boot, boot_id = self._now(), self._clock.boot(), self._clock.boot_id()
+
+        def run(tx: sqlite3.Connection) -> bool:
+            used = tx.execute(
+                "DELETE FROM pairing_codes WHERE platform = ? AND sender_id = ? AND digest = ?"
+                " AND boot_id = ? AND expires_at > ?",
+                (code.platform, code.sender_id, code.digest, boot_id, boot),
+            )
+            if not flag(used):
+                return False
+            tx.execute(
+                "INSERT OR REPLACE INTO paired (platform, sender_id, name, role, approved_by, created_at)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                (code.platform, code.sender_id, code.name, role, clean(by), now),
+            )
+            return True
+
+        return await self._db.write(run, full=True)
+
+    async def people(self) -> list[Paired]:
+        """Everybody who was let in, oldest first."""
+
+        def run(tx: sqlite3.Connection) -> list[Paired]:
+            return [
+                Paired(
+                    platform=row["platform"],
+                    sender_id=row["sender_id"],
+                    name=row["name"],
+                    role=row["role"],
+                    approved_by=row["approved_by"],
+                    created_at=from_micros(row["created_at"]),
+                )
+                for row in tx.execute("SELECT * FROM paired ORDER BY created_at, platform, sender_id")
+            ]
+
+        return await self._db.read(run)
+
+    async def revoke(self, platform: str, sender_id: str) -> bool:
+        """Let somebody in no more, and void a code of theirs. False where there was neither."""
+
+        def run(tx: sqlite3.Connection) -> bool:
+            gone = [
+                flag(tx.execute(f"DELETE FROM {table} WHERE platform = ? AND sender_id = ?", (platform, sender_id)))
+                for table in ("paired", "pairing_codes")
+            ]
+            return any(gone)
+
+        return await self._db.write(run, full=True)
+
+    async def failed(self, platform: str) -> None:
+        """Note a wrong guess. `platform` is where it was made. On the disk on return."""
+        now, before = self._now(), to_micros(self._clock.utc() - timedelta(days=1))
+
+        def run(tx: sqlite3.Connection) -> None:
+            tx.execute("DELETE FROM pairing_failures WHERE created_at < ?", (before,))
+            tx.execute("INSERT INTO pairing_failures (platform, created_at) VALUES (?, ?)", (platform, now))
+
+        await self._db.write(run, full=True)
+
+    async def failures(self, *, within: timedelta) -> tuple[dict[str, int], int]:
+        """The wrong guesses of that time by platform, and all together."""
+        since = to_micros(self._clock.utc() - within)
+
+        def run(tx: sqlite3.Connection) -> tuple[dict[str, int], int]:
+            query = "SELECT platform, count(*) AS n FROM pairing_failures WHERE created_at > ? GROUP BY platform"
+            found = {row["platform"]: int(row["n"]) for row in tx.execute(query, (since,))}
+            return found, sum(found.values())
+
+        return await self._db.read(run)
+
+
+def _sweep(tx: sqlite3.Connection, boot: float, boot_id: str) -> None:
+    tx.execute("DELETE FROM pairing_codes WHERE boot_id <> ? OR expires_at <= ?", (boot_id, boot))
