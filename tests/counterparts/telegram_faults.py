@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,7 +46,8 @@ class Fault:
 
     method: str
     kind: str
-    """`answer`, `drop` (executed, then the connection is closed) or `hang`."""
+    """`answer`, `drop` (executed, then the connection is closed), `hang` (until healed), `mute` (executed, then
+    nothing until healed) or `delay` (`seconds`, then executed)."""
     status: int = 500
     description: str | None = None
     retry_after: int | None = None
@@ -53,6 +55,7 @@ class Fault:
     times: int | None = 1
     until: float | None = None
     chat: int | None = None
+    seconds: float = 0.0
 
     def answer(self) -> tuple[int, str, str]:
         """Status, content type and body."""
@@ -70,7 +73,7 @@ class Fault:
 
 
 class Faults:
-    """The faults that wait, in order; each fits a method (`*`: all) and perhaps a chat."""
+    """The faults that wait, in order; each fits methods (a pattern as `send*`) and perhaps a chat."""
 
     def __init__(self) -> None:
         self._waiting: list[Fault] = []
@@ -84,7 +87,7 @@ class Faults:
         """The fault that fits this call, used up once; None where there is none."""
         self._waiting = [one for one in self._waiting if one.until is None or one.until > now]
         for fault in self._waiting:
-            if fault.method not in ("*", method.lower()):
+            if not fnmatch.fnmatchcase(method.lower(), fault.method):
                 continue
             if fault.chat is not None and fault.chat != params.get("chat_id"):
                 continue

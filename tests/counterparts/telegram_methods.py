@@ -9,7 +9,7 @@ from typing import Any
 from telegram.constants import ChatAction, ReactionEmoji
 
 from tests.counterparts.telegram_rules import Refused, formatted
-from tests.counterparts.telegram_sending import Sending, Uploads
+from tests.counterparts.telegram_sending import FILES, Changing, Uploads
 from tests.counterparts.telegram_updates import Updates
 from tests.counterparts.telegram_world import MOST_BYTES, Chat, Topic, World
 
@@ -40,7 +40,59 @@ class Query:
     """The parameters of each answer."""
 
 
-class Methods(Sending):
+class Topics(Changing):
+    """The methods about topics."""
+
+    def do_createforumtopic(self, params: JsonDict, _: Uploads) -> JsonDict:
+        chat = self._forum(params["chat_id"])
+        if not 1 <= len(params["name"]) <= 128:
+            raise Refused("TOPIC_TITLE_EMPTY" if not params["name"] else "TOPIC_TITLE_TOO_LONG")
+        topic = open_topic(self.world, chat, params["name"], self.world.bot.raw())
+        return {"message_thread_id": topic.id, "name": topic.name, "icon_color": 7322096}
+
+    def do_editforumtopic(self, params: JsonDict, _: Uploads) -> bool:
+        topic = self._topic(params)
+        if params.get("name", topic.name) == topic.name and "icon_custom_emoji_id" not in params:
+            raise Refused("TOPIC_NOT_MODIFIED")
+        topic.name = params.get("name", topic.name)
+        return True
+
+    def do_closeforumtopic(self, params: JsonDict, _: Uploads) -> bool:
+        return self._set_closed(params, closed=True)
+
+    def do_reopenforumtopic(self, params: JsonDict, _: Uploads) -> bool:
+        return self._set_closed(params, closed=False)
+
+    def do_deleteforumtopic(self, params: JsonDict, _: Uploads) -> bool:
+        topic = self._topic(params)
+        chat = self.world.chat(params["chat_id"])
+        delete_topic(chat, topic.id)
+        return True
+
+    def _set_closed(self, params: JsonDict, *, closed: bool) -> bool:
+        topic = self._topic(params)
+        if topic.closed == closed:
+            raise Refused("TOPIC_NOT_MODIFIED")
+        topic.closed = closed
+        return True
+
+    def _forum(self, chat_id: int | str) -> Chat:
+        chat = self.world.writable(chat_id)
+        if not chat.is_forum and not (chat.is_private and self.world.abilities["has_topics_enabled"]):
+            raise Refused("the chat is not a forum")
+        if chat.is_forum and chat.bot != "administrator":
+            raise Refused("not enough rights to create a topic")
+        return chat
+
+    def _topic(self, params: JsonDict) -> Topic:
+        chat = self._forum(params["chat_id"])
+        topic = chat.topics.get(params["message_thread_id"])
+        if topic is None:
+            raise Refused("message thread not found")
+        return topic
+
+
+class Methods(Topics):
     """Runs a method. `run` raises `Refused`; what is not modelled raises `NotImplementedError`."""
 
     def __init__(self, world: World, updates: Updates) -> None:
@@ -64,6 +116,8 @@ class Methods(Sending):
             )
         if name in TRIVIAL:
             return True
+        if name in FILES:
+            return self.send_file(FILES[name], params, uploads)
         handler: Callable[[JsonDict, Uploads], Awaitable[Any] | Any] | None = getattr(self, f"do_{name}", None)
         if handler is None:
             raise NotImplementedError(method)
@@ -82,7 +136,7 @@ class Methods(Sending):
         return True
 
     def do_setwebhook(self, params: JsonDict, _: Uploads) -> bool:
-        self.updates.set_hook(params, int(self.world.now()))
+        self.updates.set_hook(params, self.world.now)
         return True
 
     def do_deletewebhook(self, params: JsonDict, _: Uploads) -> bool:
@@ -208,59 +262,11 @@ class Methods(Sending):
         chat.bot = "left"
         return True
 
-    def do_createforumtopic(self, params: JsonDict, _: Uploads) -> JsonDict:
-        chat = self._forum(params["chat_id"])
-        if not 1 <= len(params["name"]) <= 128:
-            raise Refused("TOPIC_TITLE_EMPTY" if not params["name"] else "TOPIC_TITLE_TOO_LONG")
-        topic = open_topic(self.world, chat, params["name"], self.world.bot.raw())
-        return {"message_thread_id": topic.id, "name": topic.name, "icon_color": 7322096}
-
-    def do_editforumtopic(self, params: JsonDict, _: Uploads) -> bool:
-        topic = self._topic(params)
-        if params.get("name", topic.name) == topic.name and "icon_custom_emoji_id" not in params:
-            raise Refused("TOPIC_NOT_MODIFIED")
-        topic.name = params.get("name", topic.name)
-        return True
-
-    def do_closeforumtopic(self, params: JsonDict, _: Uploads) -> bool:
-        return self._set_closed(params, closed=True)
-
-    def do_reopenforumtopic(self, params: JsonDict, _: Uploads) -> bool:
-        return self._set_closed(params, closed=False)
-
-    def do_deleteforumtopic(self, params: JsonDict, _: Uploads) -> bool:
-        topic = self._topic(params)
-        chat = self.world.chat(params["chat_id"])
-        delete_topic(chat, topic.id)
-        return True
-
-    def _set_closed(self, params: JsonDict, *, closed: bool) -> bool:
-        topic = self._topic(params)
-        if topic.closed == closed:
-            raise Refused("TOPIC_NOT_MODIFIED")
-        topic.closed = closed
-        return True
-
     def _seen(self, chat_id: int | str) -> Chat:
         chat = self.world.chat(chat_id)
         if not chat.is_private and chat.migrated_to is None:
             return self.world.writable(chat)
         return chat
-
-    def _forum(self, chat_id: int | str) -> Chat:
-        chat = self.world.writable(chat_id)
-        if not chat.is_forum and not (chat.is_private and self.world.abilities["has_topics_enabled"]):
-            raise Refused("the chat is not a forum")
-        if chat.is_forum and chat.bot != "administrator":
-            raise Refused("not enough rights to create a topic")
-        return chat
-
-    def _topic(self, params: JsonDict) -> Topic:
-        chat = self._forum(params["chat_id"])
-        topic = chat.topics.get(params["message_thread_id"])
-        if topic is None:
-            raise Refused("message thread not found")
-        return topic
 
 
 _REACTIONS = frozenset(emoji.value for emoji in ReactionEmoji)

@@ -31,6 +31,10 @@ class Hearing:
         if chat.is_private and chat.bot == "unknown":
             chat.bot = "member"
         placed = self.world.place(chat, thread, reply_to)
+        if more and "quote" in more and "reply_to_message" in placed:
+            replied = placed["reply_to_message"]
+            place = replied.get("text", replied.get("caption", "")).find(more["quote"]["text"])
+            more["quote"]["position"] = max(place, 0)
         message = self.world.keep(chat, {**sender, **placed, **content, **(more or {})})
         self._tell(chat, "channel_post" if chat.type == "channel" else "message", message)
         return message

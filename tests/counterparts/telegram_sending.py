@@ -36,15 +36,16 @@ class Upload:
 
 Uploads = Mapping[str, Upload]
 
+FILES = {f"send{kind.replace('_', '')}": kind for kind in _RIGHTS}
+"""The methods that send a file, in lower case, and its kind."""
+
 
 class Sending:
-    """The methods that make, change and remove messages of the bot."""
+    """The methods that make messages of the bot."""
 
     def __init__(self, world: World, updates: Updates) -> None:
         self.world = world
         self.updates = updates
-
-    # making
 
     def do_sendmessage(self, params: JsonDict, _: Uploads) -> JsonDict:
         chat = self.world.writable(params["chat_id"])
@@ -55,30 +56,6 @@ class Sending:
         if entities:
             content["entities"] = entities
         return self._add(chat, params, content)
-
-    def do_sendphoto(self, params: JsonDict, uploads: Uploads) -> JsonDict:
-        return self._send_file("photo", params, uploads)
-
-    def do_senddocument(self, params: JsonDict, uploads: Uploads) -> JsonDict:
-        return self._send_file("document", params, uploads)
-
-    def do_sendaudio(self, params: JsonDict, uploads: Uploads) -> JsonDict:
-        return self._send_file("audio", params, uploads)
-
-    def do_sendvoice(self, params: JsonDict, uploads: Uploads) -> JsonDict:
-        return self._send_file("voice", params, uploads)
-
-    def do_sendvideo(self, params: JsonDict, uploads: Uploads) -> JsonDict:
-        return self._send_file("video", params, uploads)
-
-    def do_sendanimation(self, params: JsonDict, uploads: Uploads) -> JsonDict:
-        return self._send_file("animation", params, uploads)
-
-    def do_sendvideonote(self, params: JsonDict, uploads: Uploads) -> JsonDict:
-        return self._send_file("video_note", params, uploads)
-
-    def do_sendsticker(self, params: JsonDict, uploads: Uploads) -> JsonDict:
-        return self._send_file("sticker", params, uploads)
 
     def do_sendlocation(self, params: JsonDict, _: Uploads) -> JsonDict:
         chat = self.world.writable(params["chat_id"])
@@ -105,7 +82,8 @@ class Sending:
         contents = [self._media(one, uploads) for one in media]
         return [self._add(chat, params, {**content, "media_group_id": album}) for content in contents]
 
-    def _send_file(self, kind: str, params: JsonDict, uploads: Uploads) -> JsonDict:
+    def send_file(self, kind: str, params: JsonDict, uploads: Uploads) -> JsonDict:
+        """`sendPhoto`, `sendDocument` and so on."""
         chat = self.world.writable(params["chat_id"])
         caption, entities = message_caption(params)
         if not chat.can_send_media and chat.bot != "administrator":
@@ -186,7 +164,9 @@ class Sending:
             return {**found, "external_reply": {"origin": origin, "message_id": replied["message_id"]}}
         return {**found, "reply_to": replied["message_id"]}
 
-    # changing
+
+class Changing(Sending):
+    """The methods that change and remove messages."""
 
     def do_editmessagetext(self, params: JsonDict, _: Uploads) -> JsonDict:
         chat, message = self._editable(params)
@@ -243,8 +223,6 @@ class Sending:
         chat.messages[message["message_id"]] = changed
         self.updates.on_change()
         return changed
-
-    # removing
 
     def do_deletemessage(self, params: JsonDict, _: Uploads) -> bool:
         chat = self.world.writable(params["chat_id"])

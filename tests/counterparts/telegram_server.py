@@ -49,7 +49,9 @@ class Faulty:
     def fail(self, method: str, *, status: int = 500, description: str | None = None, retry_after: int | None = None,
              body: str | None = None, times: int | None = 1, seconds: float | None = None,
              chat: Chat | int | None = None) -> None:  # fmt: skip
-        """Answer the next `times` calls (None: all) of `method` (`*`: any), perhaps for `seconds` or a chat only, so.
+        """Answer the next `times` calls (None: all) of `method` so, perhaps for `seconds` or in one chat only.
+
+        A method may be a pattern (`send*`, `*`), and `download` stands for fetching a file.
 
         Nothing is executed. A `status` of 500 and above without a `description` comes with a body of HTML.
         """
@@ -82,13 +84,23 @@ class Faulty:
 
     def accept_then_drop(self, method: str, *, times: int | None = 1, chat: Chat | int | None = None) -> None:
         """Execute, then close the connection without an answer."""
-        where = chat.id if isinstance(chat, Chat) else chat
-        self.faults.add(Fault(method=method.lower(), kind="drop", times=times, chat=where))
+        self._add("drop", method, times, chat)
+
+    def accept_then_hang(self, method: str, *, times: int | None = 1, chat: Chat | int | None = None) -> None:
+        """Execute, then answer nothing until `heal()`."""
+        self._add("mute", method, times, chat)
 
     def hang(self, method: str, *, times: int | None = None, chat: Chat | int | None = None) -> None:
         """Take the request and do nothing until `heal()`; then it goes its way if its sender still waits."""
+        self._add("hang", method, times, chat)
+
+    def delay(self, method: str, seconds: float, *, times: int | None = 1, chat: Chat | int | None = None) -> None:
+        """Execute after `seconds` only."""
+        self._add("delay", method, times, chat, seconds)
+
+    def _add(self, kind: str, method: str, times: int | None, chat: Chat | int | None, seconds: float = 0.0) -> None:
         where = chat.id if isinstance(chat, Chat) else chat
-        self.faults.add(Fault(method=method.lower(), kind="hang", times=times, chat=where))
+        self.faults.add(Fault(method=method.lower(), kind=kind, times=times, chat=where, seconds=seconds))
 
     def heal(self) -> None:
         """No more faults; the token is good again."""
@@ -168,7 +180,8 @@ class TelegramServer(Faulty, Speaking, Acting):
                 if handler.transport is not None:
                     handler.transport.abort()
 
-    async def __aenter__(self) -> Self:
+    async def start(self) -> None:
+        """Listen; after `stop` on the same port as before."""
         app = web.Application(client_max_size=2 * MOST_UPLOADED)
         app.add_routes(
             [
@@ -178,16 +191,24 @@ class TelegramServer(Faulty, Speaking, Acting):
         )
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=512).start()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=512, reuse_address=True).start()
         self._port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """An outage: connections break and none is taken. The world stays, and people go on."""
+        self.drop_connections()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.updates.close()
         self.faults.heal()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await self.stop()
 
     def _tell_changed(self) -> None:
         self._changed.set()
@@ -211,6 +232,9 @@ class TelegramServer(Faulty, Speaking, Acting):
     async def _checked(self, request: web.Request, token: str, method: str, params: JsonDict,
                        uploads: dict[str, Upload]) -> web.StreamResponse:  # fmt: skip
         self._tell_changed()
+        known = method.lower() in telegram_rules.method_models()
+        wrong = telegram_rules.violations(method, params, uploads) if known else []
+        self.violations += wrong
         if not token.partition(":")[0].isdigit() or ":" not in token:
             return _error(404, "Not Found")
         if token != self.token or self._revoked:
@@ -219,9 +243,15 @@ class TelegramServer(Faulty, Speaking, Acting):
         if fault is not None and fault.kind == "answer":
             status, kind, body = fault.answer()
             return web.Response(text=body, status=status, content_type=kind)
+        if fault is not None and fault.kind == "delay":
+            await asyncio.sleep(fault.seconds)
         if fault is not None and fault.kind == "hang":
             await self.faults.healed.wait()
+        if wrong:
+            return _error(400, f"Bad Request: the counterpart refuses: {'; '.join(wrong)}")
         answer = await self._run(method, params, uploads)
+        if fault is not None and fault.kind == "mute":
+            await self.faults.healed.wait()
         if fault is not None and fault.kind == "drop" and request.transport is not None:
             request.transport.abort()
         return answer
@@ -229,9 +259,6 @@ class TelegramServer(Faulty, Speaking, Acting):
     async def _run(self, method: str, params: JsonDict, uploads: dict[str, Upload]) -> web.Response:
         if method.lower() not in telegram_rules.method_models():
             return _error(404, "Not Found: method not found")
-        if wrong := telegram_rules.violations(method, params, uploads):
-            self.violations += wrong
-            return _error(400, f"Bad Request: the counterpart refuses: {'; '.join(wrong)}")
         if any(len(one.data) > MOST_UPLOADED for one in uploads.values()):
             return _error(413, "Request Entity Too Large")
         try:
@@ -249,6 +276,7 @@ class TelegramServer(Faulty, Speaking, Acting):
         params = {name: value for name, value in answered.items() if name != "method"}
         now = asyncio.get_running_loop().time()
         self.calls.append(Call(answered["method"], params, {}, now, 0, {}))
+        self.violations += telegram_rules.violations(answered["method"], params, {})
         await self._run(answered["method"], params, {})
 
     async def _download(self, request: web.Request) -> web.StreamResponse:

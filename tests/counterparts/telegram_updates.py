@@ -159,7 +159,7 @@ class Updates:
 
     # the webhook
 
-    def set_hook(self, params: JsonDict, now: int) -> None:
+    def set_hook(self, params: JsonDict, now: Callable[[], float]) -> None:
         """`setWebhook`; an empty URL removes it."""
         url = params.get("url", "")
         secret = params.get("secret_token", "")
@@ -208,7 +208,7 @@ class Updates:
             with suppress(asyncio.CancelledError):
                 await self._sender
 
-    async def _send_all(self, now: int) -> None:
+    async def _send_all(self, now: Callable[[], float]) -> None:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
             while True:
                 arrived = self._arrived
@@ -227,7 +227,7 @@ class Updates:
                     self.confirmed = max(self.confirmed, update["update_id"] + 1)
                 self.on_change()
 
-    async def _post(self, session: aiohttp.ClientSession, update: JsonDict, now: int) -> bool:
+    async def _post(self, session: aiohttp.ClientSession, update: JsonDict, now: Callable[[], float]) -> bool:
         hook = self.hook
         headers = {"X-Telegram-Bot-Api-Secret-Token": hook.secret} if hook.secret else {}
         answered: Any = None
@@ -241,7 +241,7 @@ class Updates:
         self.on_change()
         if not 200 <= status < 300:
             hook.last_error = f"Wrong response from the webhook: {status} {reason}" if status else str(reason)
-            hook.last_error_date = now
+            hook.last_error_date = int(now())
             return False
         with suppress(ValueError):
             answered = json.loads(body) if body else None
