@@ -50,6 +50,8 @@ class Call:
     """`time.monotonic()`."""
     authorization: str = ""
     status: int = 0
+    answer: Any = None
+    """What was done, as it was told, or would have been."""
 
 
 @dataclass(slots=True)

@@ -26,8 +26,8 @@ from simcord.http.router import RouteNotImplemented, UnsupportedField, dispatch
 from simcord.intents import censor_message
 
 from tests.counterparts import discord_spec
-from tests.counterparts.discord_faults import VIA, Call, Rule, json_answer, limited
-from tests.counterparts.discord_world import HAS_THREAD, World, can_be_answered
+from tests.counterparts.discord_faults import VIA, Call, json_answer, limited
+from tests.counterparts.discord_world import World, can_be_answered, complete
 
 if TYPE_CHECKING:
     from tests.counterparts.discord_server import DiscordServer
@@ -74,6 +74,7 @@ class Rest:
             ("POST", r"/channels/(\d+)/messages", self._send),
             ("PATCH", r"/channels/(\d+)/messages/(\d+)", self._edit),
             ("POST", r"/channels/(\d+)/messages/(\d+)/threads", self._branch),
+            ("GET", r"/guilds/(\d+)/threads/active", self._active),
             ("PUT", r"/channels/(\d+)/messages/(\d+)/reactions/[^/]+/@me", self._react),
             ("POST", r"/interactions/\d+/[^/]+/callback", self._callback),
         ]
@@ -166,7 +167,8 @@ class Rest:
             return json_answer(500, {"message": "500: Internal Server Error", "code": 0}, headers)
         if payload is None:
             return web.Response(status=204, headers={"Via": VIA, **headers})
-        return json_answer(200, self._finished(payload), headers)
+        call.answer = complete(self._finished(payload))
+        return json_answer(201 if call.path.endswith("/threads") else 200, call.answer, headers)
 
     def _do(self, call: Call, uploads: list[Upload]) -> Any:
         for method, path, handler in self._own:
@@ -208,7 +210,27 @@ class Rest:
 
     def _application(self, *_: Any) -> Any:
         payload = dispatch(self._world, "GET", "/oauth2/applications/@me")
-        return {**payload, "flags": self._server.gateway.flags}
+        more = {
+            "type": None,
+            "flags": self._server.gateway.flags,
+            "flags_new": str(self._server.gateway.flags),
+            "redirect_uris": [],
+            "interactions_endpoint_url": None,
+            "role_connections_verification_url": None,
+            "approximate_guild_count": len(self._world.guilds),
+            "approximate_user_install_count": 0,
+            "approximate_user_authorization_count": 0,
+            "explicit_content_filter": 0,
+            "eligible_oauth2_scopes": [],
+        }
+        return {**payload, **more}
+
+    def _active(self, _: Call, __: Any, guild_id: int) -> Any:
+        """Of the threads that the bot can see."""
+        world = self._world
+        world.require_permissions(guild_id, world.bot_user.id, None)
+        threads = [t for t in world.active_threads(guild_id) if channel_accessible(world, t.id, world.bot_user.id)]
+        return serializers.thread_list_payload(world, threads, has_more=False)
 
     def _history(self, call: Call, _: Any, channel_id: int) -> Any:
         """Newest first. `after` takes those that came next, as Discord does, not the newest of all."""
@@ -389,6 +411,3 @@ def _refusal(error: BackendError) -> dict[str, Any]:
         payload["message"] = head
         payload["errors"] = {name or "_": {"_errors": [{"code": "INVALID", "message": detail}]}}
     return payload
-
-
-__all__ = ["HAS_THREAD", "NONCE_SECONDS", "Rest", "Rule", "Upload", "invalid"]

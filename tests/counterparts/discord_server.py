@@ -20,21 +20,22 @@ method returns, and the bot is told as soon as the loop runs.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import discord
 import yarl
 from aiohttp import web
-from discord.gateway import DiscordWebSocket
+from discord.gateway import DiscordWebSocket, KeepAliveHandler
 from discord.http import Route
 from simcord.backend import serializers
 from simcord.backend.models import Role
 
-from tests.counterparts.discord_faults import Call, Faults, json_answer
+from tests.counterparts.discord_faults import Call, Faults
 from tests.counterparts.discord_gateway import Gateway
 from tests.counterparts.discord_interactions import Interactions
 from tests.counterparts.discord_people import People
@@ -65,6 +66,16 @@ class Shown:
     mentions: list[int]
     """Who was really called by it."""
     raw: dict[str, Any] = field(repr=False)
+
+
+async def heartbeats_ended() -> None:
+    """Return when no thread of discord.py that was told to stop still hands heartbeats to this loop.
+
+    Without this a loop may end under such a thread, which leaves a coroutine that is never awaited.
+    """
+    for thread in threading.enumerate():
+        if isinstance(thread, KeepAliveHandler) and thread._stop_ev.is_set():
+            await asyncio.to_thread(thread.join, 5.0)
 
 
 class DiscordServer:
@@ -134,6 +145,7 @@ class DiscordServer:
         if self._runner is not None:
             await self._runner.cleanup()
         self._runner = None
+        await heartbeats_ended()
 
     @property
     def url(self) -> str:
@@ -183,9 +195,8 @@ class DiscordServer:
             async with asyncio.timeout(timeout):
                 while not predicate():
                     self._changes.clear()
-                    waiting = asyncio.ensure_future(self._changes.wait())
-                    await asyncio.wait({waiting}, timeout=0.02)
-                    waiting.cancel()
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._changes.wait(), 0.02)
         except TimeoutError as error:
             last = [f"{call.method} {call.path} {call.status}" for call in self.calls[-8:]]
             told = [f"{s.sequence} events to {s.id[:6]}" for s in self.gateway.sessions.values()]
@@ -301,6 +312,3 @@ class DiscordServer:
             return web.Response(status=404, text="This content is no longer available.")
         data, mime = found
         return web.Response(body=data, headers={"Content-Type": mime})
-
-
-__all__ = ["DiscordServer", "Shown", "json_answer"]

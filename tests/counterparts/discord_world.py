@@ -140,17 +140,18 @@ class World(Backend):
                         user["member"] = serializers.member_payload(self, guild, member, with_user=False)
         elif event == "GUILD_CREATE":
             whole["threads"] = [t for t in whole["threads"] if not t["thread_metadata"]["archived"]]
-        super().emit(event, whole)
+        super().emit(event, complete(whole))
 
     def prepare_message(self, *args: Any, **kwargs: Any) -> Message:
-        """As simcord does; a message of the service has no text of its own."""
+        """As simcord does; text is trimmed, and a message of the service has none of its own."""
         message = super().prepare_message(*args, **kwargs)
-        if message.type in _WORDLESS:
-            message.content = ""
+        message.content = "" if message.type in _WORDLESS else message.content.strip()
         return message
 
     def edit_message(self, channel_id: int, message_id: int, fields: dict[str, Any]) -> Message:
-        """As simcord does; keeps what was there before."""
+        """As simcord does; keeps what was there before, and trims the text."""
+        if fields.get("content"):
+            fields = {**fields, "content": fields["content"].strip()}
         message = self.get_message(channel_id, message_id)
         before = Edit(message.content, list(message.components))
         message = super().edit_message(channel_id, message_id, fields)
@@ -159,8 +160,6 @@ class World(Backend):
 
     def finish(self, payload: dict[str, Any]) -> dict[str, Any]:
         """A raw message with the thread it has, and null for an answered message that is gone."""
-        if payload.get("nonce") is None:
-            payload.pop("nonce", None)
         if payload["type"] == MessageType.REPLY and "message_reference" in payload:
             payload.setdefault("referenced_message", None)
         thread = self.channels.get(int(payload["id"]))
@@ -172,7 +171,8 @@ class World(Backend):
 
     def raw(self, message: Message, *, for_user: int | None = None) -> dict[str, Any]:
         """The message as it goes over the wire."""
-        return self.finish(dict(serializers.message_payload(self, message, for_user=for_user)))
+        whole: Raw = complete(self.finish(dict(serializers.message_payload(self, message, for_user=for_user))))
+        return whole
 
     def find(self, message_id: int) -> Message:
         """The message, wherever it is."""
@@ -248,6 +248,22 @@ class World(Backend):
                 for attachment in message.attachments:
                     path = f"/attachments/{message.channel_id}/{attachment['id']}/{attachment['filename']}"
                     attachment["url"] = attachment["proxy_url"] = self.cdn.sign(path)
+
+
+def complete(payload: Any) -> Any:
+    """A payload with the fields that Discord's description demands and simcord leaves out, at every depth."""
+    if isinstance(payload, list):
+        return [complete(item) for item in payload]
+    if not isinstance(payload, Mapping):
+        return payload
+    whole = {key: complete(value) for key, value in payload.items()}
+    if whole.get("nonce", "") is None:
+        del whole["nonce"]
+    if "username" in whole and "discriminator" in whole:
+        whole.setdefault("primary_guild", None)
+    elif "last_message_id" in whole:
+        whole.setdefault("flags", 0)
+    return whole
 
 
 def can_be_answered(message: Message) -> bool:
