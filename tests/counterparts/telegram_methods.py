@@ -8,7 +8,7 @@ from typing import Any
 
 from telegram.constants import ChatAction, ReactionEmoji
 
-from tests.counterparts.telegram_rules import Refused, formatted
+from tests.counterparts.telegram_rules import Refused, message_text
 from tests.counterparts.telegram_sending import FILES, Changing, Uploads
 from tests.counterparts.telegram_updates import Updates
 from tests.counterparts.telegram_world import MOST_BYTES, Chat, Topic, World
@@ -218,9 +218,7 @@ class Methods(Topics):
         if not params["draft_id"]:
             raise Refused("RANDOM_ID_INVALID")
         self.world.in_thread(chat, params.get("message_thread_id"))
-        text, entities = formatted(params)
-        if len(text) > 4096:
-            raise Refused("message is too long")
+        text, entities = message_text(params) if params.get("text") else ("", [])
         self.drafts.append({**params, "text": text, "entities": entities})
         return True
 

@@ -20,7 +20,7 @@ from aiogram.client.default import Default
 from aiogram.types import BufferedInputFile, InputFile
 from pydantic import BaseModel, ValidationError
 
-from tests.counterparts.telegram_text import BadText, Entity, parse_html, trimmed, units, with_detected
+from tests.counterparts.telegram_text import BadText, Entity, is_blank, parse_html, trimmed, units, with_detected
 
 JsonDict = dict[str, Any]
 
@@ -71,7 +71,7 @@ def message_text(params: JsonDict) -> tuple[str, list[Entity]]:
     if not params.get("text"):
         raise Refused("message text is empty")
     text, entities = formatted(params)
-    if not text:
+    if is_blank(text):
         raise Refused("text must be non-empty")
     if units(text) > LONGEST_TEXT:
         raise Refused("message is too long")

@@ -128,11 +128,15 @@ class Sending:
         return file_content(kind, kept)
 
     def _add(self, chat: Chat, params: JsonDict, content: JsonDict) -> JsonDict:
-        thread = self.world.in_thread(chat, params.get("message_thread_id"))
+        if params.get("message_thread_id"):
+            self.world.in_thread(chat, params["message_thread_id"])
         reply = self._reply(chat, params.get("reply_parameters"))
+        replied = reply.pop("reply_to", None)
+        wanted = params.get("message_thread_id") or self.world.thread_of(chat, replied)
+        thread = self.world.in_thread(chat, wanted)
         markup = params.get("reply_markup")
         check_keyboard(markup)
-        placed = self.world.place(chat, thread, reply.pop("reply_to", None))
+        placed = self.world.place(chat, thread, replied)
         sender: JsonDict = {"from": self.world.bot.raw()}
         if chat.type == "channel":
             sender = {"sender_chat": chat.raw()}
@@ -149,7 +153,7 @@ class Sending:
         source = self.world.chat(wanted["chat_id"]) if wanted.get("chat_id") else chat
         replied = source.messages.get(wanted["message_id"])
         if replied is None:
-            if wanted.get("allow_sending_without_reply"):
+            if wanted.get("allow_sending_without_reply") and source is chat:
                 return {}
             raise Refused("message to be replied not found")
         found: JsonDict = {}

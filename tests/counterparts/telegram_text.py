@@ -7,6 +7,7 @@ offsets in UTF-8, and an entity it does not know (`&nbsp;`) stays what it is.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +58,11 @@ class _Open:
 def units(text: str) -> int:
     """The length in UTF-16 code units."""
     return len(text) + sum(char > "\uffff" for char in text)
+
+
+def is_blank(text: str) -> bool:
+    """Is there nothing to see: space and characters without width?"""
+    return all(char.isspace() or unicodedata.category(char) == "Cf" for char in text)
 
 
 def covered(text: str, entity: Entity) -> str:

@@ -255,19 +255,16 @@ class World:
             return None
         if chat.is_forum or (chat.is_private and self.abilities["has_topics_enabled"]):
             topic = chat.topics.get(thread)
-            if topic is None or (sending and thread == 1):
-                raise Refused("message thread not found")
-            if sending and topic.closed and chat.bot != "administrator":
-                raise Refused("TOPIC_CLOSED")
-            return thread
-        known = chat.type == "supergroup" and (thread in chat.messages or self._has_thread(chat, thread))
-        if not known:
-            raise Refused("message thread not found")
-        return thread
+            if topic is not None and not (sending and thread == 1):
+                if sending and topic.closed and chat.bot != "administrator":
+                    raise Refused("TOPIC_CLOSED")
+                return thread
+        raise Refused("message thread not found")
 
-    @staticmethod
-    def _has_thread(chat: Chat, thread: int) -> bool:
-        return any(one.get("message_thread_id") == thread for one in chat.messages.values())
+    def thread_of(self, chat: Chat, reply_to: int | None) -> int | None:
+        """The topic an answer goes to without being told: that of the message it answers."""
+        replied = chat.messages.get(reply_to or 0, {})
+        return replied.get("message_thread_id") if replied.get("is_topic_message") else None
 
     def keep(self, chat: Chat, message: JsonDict, *, mine: bool = False) -> JsonDict:
         """Give the message its id and keep it."""
@@ -281,23 +278,21 @@ class World:
     def place(self, chat: Chat, thread: int | None, reply_to: int | None) -> JsonDict:
         """The fields of a new message that tell its thread and what it answers.
 
-        In a supergroup without topics an answer carries the id of the message the row of answers began with as its
-        `message_thread_id`, without `is_topic_message`; in General there is neither.
+        Outside of topics (and in General) an answer in a supergroup carries the id of the message the row of answers
+        began with as its `message_thread_id`, without `is_topic_message`; nothing can be sent to such a thread.
         """
         found: JsonDict = {}
         replied = chat.messages.get(reply_to) if reply_to is not None else None
+        if thread is None:
+            thread = self.thread_of(chat, reply_to)
         if replied is not None:
             found["reply_to_message"] = {key: value for key, value in replied.items() if key != "reply_to_message"}
-            if chat.type == "supergroup" and not chat.is_forum and thread is None:
-                thread = replied.get("message_thread_id", replied["message_id"])
-        if thread is not None and not (chat.is_forum and thread == 1):
-            found["message_thread_id"] = thread
-            if thread in chat.topics:
-                found["is_topic_message"] = True
-        if chat.is_forum and replied is None and thread in chat.topics and thread != 1:
-            opened = chat.messages.get(thread or 0)
-            if opened is not None:
-                found["reply_to_message"] = dict(opened)
+        if thread is not None and thread in chat.topics and thread != 1:
+            found |= {"message_thread_id": thread, "is_topic_message": True}
+            if replied is None and chat.is_forum and thread in chat.messages:
+                found["reply_to_message"] = dict(chat.messages[thread])
+        elif replied is not None and chat.type == "supergroup":
+            found["message_thread_id"] = replied.get("message_thread_id", replied["message_id"])
         return found
 
     def store(self, kind: str, data: bytes, *, name: str = "", mime: str = "", size: int | None = None,

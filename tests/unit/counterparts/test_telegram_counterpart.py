@@ -118,7 +118,9 @@ async def test_text_too_long(here: Setting) -> None:
 
 async def test_text_empty(here: Setting) -> None:
     await refused(here.bot.send_message(here.chat.id, ""), BadRequest, "Message text is empty")
-    await refused(here.bot.send_message(here.chat.id, " <b> </b>", HTML), BadRequest, "Text must be non-empty")
+    for blank in (" <b> </b>", "\u200b"):
+        await refused(here.bot.send_message(here.chat.id, blank, HTML), BadRequest, "Text must be non-empty")
+    await refused(here.bot.send_message_draft(here.chat.id, 5, " \t"), BadRequest, "Text must be non-empty")
 
 
 async def test_caption_too_long(here: Setting) -> None:
@@ -190,6 +192,29 @@ async def test_closed_topic(here: Setting) -> None:
     await here.bot.send_message(forum.id, "x", message_thread_id=topic.id)
     here.server.delete_topic(forum, topic.id)
     call = here.bot.send_message(forum.id, "x", message_thread_id=topic.id)
+    await refused(call, BadRequest, "Message thread not found")
+
+
+async def test_an_answer_goes_to_the_topic_of_what_it_answers(here: Setting) -> None:
+    forum = here.server.world.forum("Forum", here.ada)
+    topic = here.server.open_topic(forum, here.ada, "News")
+    said = here.server.say(forum, here.ada, "x", thread=topic.id)
+    assert said["is_topic_message"]
+    await here.bot.send_message(forum.id, "y", reply_parameters=ReplyParameters(said["message_id"]))
+    lost = ReplyParameters(999, allow_sending_without_reply=True)
+    await here.bot.send_message(forum.id, "z", reply_parameters=lost)
+    assert [(one.text, one.thread) for one in here.server.shown(forum)] == [("y", topic.id), ("z", None)]
+
+
+@pytest.mark.parametrize("kind", ["forum", "supergroup"])
+async def test_rows_of_answers_are_no_topics(here: Setting, kind: str) -> None:
+    chat = getattr(here.server.world, kind)("Room", here.ada)
+    first = here.server.say(chat, here.ada, "x")
+    second = here.server.say(chat, here.ada, "y", reply_to=first["message_id"])
+    assert "message_thread_id" not in first
+    assert second["message_thread_id"] == first["message_id"]
+    assert "is_topic_message" not in second
+    call = here.bot.send_message(chat.id, "z", message_thread_id=second["message_thread_id"])
     await refused(call, BadRequest, "Message thread not found")
 
 
