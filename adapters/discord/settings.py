@@ -18,11 +18,31 @@ class DiscordSettings(PlatformSettings):
     """Discord: one bot account."""
 
     token: SecretStr | None = Field(default=None, validate_default=True, description="The bot's token.")
-    api_base: str | None = Field(default=None, description="Another API server; null is Discord's own.")
-    gateway_url: str | None = Field(default=None, description="Another gateway; null asks the API for it.")
+    api_base: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^/\s]+/?$",
+        description="Another API server (its origin, without a path); null is Discord's own.",
+    )
+    gateway_url: str | None = Field(
+        default=None, pattern=r"^wss?://\S+$", description="Another gateway; null asks the API for it."
+    )
     allow: Annotated[tuple[str, ...], BeforeValidator(lambda value: id_list(value, _person_fault))] = Field(
         default=(), description='Who may talk to the bot, by numeric id; ["*"] is everybody, as a guest.'
     )
+    auto_thread: bool = Field(
+        default=True, description="Whether a mention in a channel is answered in a thread of its own."
+    )
+    link_previews: bool = Field(default=False, description="Whether links in answers get a preview.")
+    backfill_messages: int = Field(
+        default=200, ge=0, le=10_000, description="Messages of a channel that are fetched after a gap, at most."
+    )
+    backfill_hours: float = Field(
+        default=72.0, gt=0, description="How far back messages are fetched after a gap, in hours."
+    )
+
+    def exclusive(self) -> tuple[str, ...]:
+        """Two sessions with one token would both answer."""
+        return () if self.token is None else (self.token.get_secret_value(),)
 
     @classmethod
     def person_fault(cls, person: str) -> str | None:
