@@ -26,7 +26,7 @@ class Interactions:
         part = next((part for part in walk_components(found.components) if part.get("custom_id") == custom_id), None)
         if part is None or part.get("disabled"):
             raise LookupError(f"nothing to press called {custom_id!r}")
-        data: dict[str, Any] = {"custom_id": custom_id, "component_type": part["type"], "id": part.get("id", 0)}
+        data: dict[str, Any] = {"custom_id": custom_id, "component_type": part["type"], "id": part.get("id", 1)}
         if values is not None:
             data["values"] = list(values)
         payload, record = self._interaction(InteractionType.MESSAGE_COMPONENT, found.channel_id, person, data)

@@ -12,7 +12,7 @@ from typing import Any
 
 from simcord.backend import serializers
 from simcord.backend.models import Message, MessageSticker
-from simcord.enums import MessageType
+from simcord.enums import ChannelType, MessageType
 
 from tests.counterparts.discord_world import VOICE_MESSAGE, File, Raw, Ref, World, to_id
 
@@ -168,11 +168,21 @@ class People:
 
     # threads
 
-    def thread(self, channel: Ref, person: Ref, name: str, *, message: Ref | None = None, private: bool = False) -> int:
-        """Start a thread, on a message (then it has the message's id) or alone; the id."""
+    def thread(
+        self, channel: Ref, person: Ref, name: str, *, message: Ref | None = None, private: bool = False, text: str = ""
+    ) -> int:
+        """Start a thread, on a message (then it has the message's id) or alone; in a forum, with its first text."""
+        world, where = self._world, to_id(channel)
         if message is not None:
-            return self._world.branch(self._world.find(to_id(message)), name, to_id(person)).id
-        return self._world.create_thread(to_id(channel), name, to_id(person), type=12 if private else 11).id
+            return world.branch(world.find(to_id(message)), name, to_id(person)).id
+        if world.get_channel(where).type != ChannelType.FORUM:
+            return world.create_thread(where, name, to_id(person), type=12 if private else 11).id
+        starter = world.prepare_message(where, to_id(person), text or name)
+        thread = world.create_thread(where, name, to_id(person), message_id=starter.id, broadcast=False)
+        starter.channel_id = thread.id
+        world.announce_thread_create(thread)
+        world.commit_message(starter)
+        return thread.id
 
     def archive(self, thread: Ref, *, archived: bool = True, locked: bool = False) -> None:
         """Archive a thread, lock it, or open it again."""

@@ -123,6 +123,7 @@ class World(Backend):
         self.edits: dict[int, list[Edit]] = defaultdict(list)
         self.pending_nonce: str | None = None
         """The nonce of the message that is being sent by the bot right now."""
+        self._starter: int | None = None
 
     # what simcord does otherwise
 
@@ -158,12 +159,26 @@ class World(Backend):
         self.edits[message_id].append(before)
         return message
 
+    def create_forum_post(self, forum_id: int, name: str, starter: Message, **kwargs: Any) -> tuple[Channel, Message]:
+        """As simcord does; the post has the id of its first message."""
+        self._starter = starter.id
+        try:
+            return super().create_forum_post(forum_id, name, starter, **kwargs)
+        finally:
+            self._starter = None
+
+    def create_thread(
+        self, parent_id: int, name: str, owner_id: int, *, message_id: int | None = None, **kwargs: Any
+    ) -> Channel:
+        """As simcord does."""
+        return super().create_thread(parent_id, name, owner_id, message_id=message_id or self._starter, **kwargs)
+
     def finish(self, payload: dict[str, Any]) -> dict[str, Any]:
         """A raw message with the thread it has, and null for an answered message that is gone."""
         if payload["type"] == MessageType.REPLY and "message_reference" in payload:
             payload.setdefault("referenced_message", None)
         thread = self.channels.get(int(payload["id"]))
-        if thread is not None and thread.is_thread:
+        if thread is not None and thread.parent_id == int(payload["channel_id"]):
             payload["thread"] = dict(serializers.thread_payload(self, thread))
         return payload
 

@@ -459,6 +459,37 @@ async def test_an_interaction_is_answered_once_and_in_time(server: DiscordServer
     assert late.value.code == 10062
 
 
+async def test_a_menu_and_a_modal(server: DiscordServer, bot: Bot) -> None:
+    alice = server.person("alice")
+    view = discord.ui.View(timeout=None)
+    view.add_item(
+        discord.ui.Select(custom_id="menu", options=[discord.SelectOption(label="a"), discord.SelectOption(label="b")])
+    )
+    sent = await channel_of(bot, server).send("choose", view=view)
+    chosen = server.press(sent.id, alice, "menu", values=["b"])
+    await server.until(lambda: bot.pressed)
+    modal = discord.ui.Modal(title="Why?", custom_id="why")
+    modal.add_item(discord.ui.TextInput(label="Reason", custom_id="reason"))
+    await bot.pressed[0].response.send_modal(modal)
+    server.interactions.submit(chosen, alice, reason="so")
+    await server.until(lambda: len(bot.pressed) == 2)
+    await bot.pressed[1].response.edit_message(content="b, so", view=None)
+    assert [shown.content for shown in server.shown(server.channel)] == ["b, so"]
+    assert server.violations == []
+
+
+async def test_a_forum(server: DiscordServer, bot: Bot) -> None:
+    forum = server.add_channel("forum", kind=15)
+    post = server.thread(forum, server.person("alice"), "question", text="how?")
+    await server.until(lambda: bot.heard)
+    assert (bot.heard[0].id, bot.heard[0].channel.id, bot.heard[0].content) == (post, post, "how?")
+    channel = bot.get_channel(forum)
+    assert isinstance(channel, discord.ForumChannel)
+    made = await channel.create_thread(name="mine", content="hello")
+    assert made.thread.id == made.message.id
+    assert await refused(server, bot, "POST", f"/channels/{forum}/messages", {"content": "x"}) == (400, 50008)
+
+
 # the people
 
 
