@@ -50,6 +50,8 @@ _BY_CODE: dict[int, tuple[type[AdapterError], str | None]] = {
     200001: (Rejected, "A rule of that server blocks this message."),
 }
 
+HAS_CONTENT = 1 << 18 | 1 << 19
+"""Flags of an application: GATEWAY_MESSAGE_CONTENT, and its form for bots in fewer than 100 servers."""
 MESSAGE_CONTENT = (
     "Discord refuses the connection because the bot asks for the message content intent and may not have it. "
     "Switch on 'Message Content Intent' at https://discord.com/developers/applications, the bot's application, "

@@ -164,6 +164,13 @@ class Threads:
         self._directory.remember(found)
         return found
 
+    async def close(self, rest: Rest, thread: str) -> None:
+        """Put a thread to sleep. Gone is closed, too."""
+        try:
+            await _certain(rest.send("PATCH", f"/channels/{thread}", {"archived": True}))
+        except Gone:
+            log.debug("thread.gone_already", thread=thread)
+
 
 async def _certain(call: Awaitable[Any]) -> Any:
     """A call that can be made again: what is unknown of it is only "not yet"."""
