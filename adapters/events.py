@@ -26,6 +26,8 @@ class EventKind(StrEnum):
     """Somebody reacted to a message; `facts` says with what, `reply_to` to which."""
     MEMBERSHIP = "membership"
     """Somebody (or we) joined or left; `facts` says so in words."""
+    INTERNAL = "internal"
+    """The gateway's own (a session has been handed off to this place). Never from an adapter."""
 
 
 class DeliveryKind(StrEnum):
@@ -128,6 +130,8 @@ class MessageEvent:
     attachments: tuple[Attachment, ...] = ()
     reply_to: ReplyTo | None = None
     forwarded_from: str | None = None
+    chat_name: str | None = None
+    """What people call the chat or thread, where the platform tells."""
     facts: tuple[str, ...] = ()
     """What came with it that is neither text nor file (a location, a contact, a reaction), a line each.
     The words of a platform's user: the gateway neutralises them."""

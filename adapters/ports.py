@@ -251,6 +251,23 @@ class CanLookUp(Protocol):
 
 
 @runtime_checkable
+class CanOpenThreads(Protocol):
+    """The platform lets us make threads (topics) of our own, for conversations that are handed off to it."""
+
+    async def open_thread(self, chat: ChatAddress, title: str) -> ChatAddress | None:
+        """Make a thread in `chat` and return its address: the very one that inbound events of it carry.
+
+        None where this chat can have none (the chat itself is the place then). Raises `NoRights`, `Gone`,
+        and the other `AdapterError`s.
+        """
+        ...
+
+    async def close_thread(self, thread: ChatAddress) -> None:
+        """Close a thread that `open_thread` has made and that nobody needs. Already closed is a success."""
+        ...
+
+
+@runtime_checkable
 class CanFetch(Protocol):
     """The platform's files are fetched after the event is committed and let in, not before."""
 

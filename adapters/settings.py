@@ -20,6 +20,10 @@ class PlatformSettings(BaseModel):
 
     enabled: bool = Field(default=False, description="Whether the daemon connects to this platform.")
 
+    def home(self) -> str | None:
+        """The chat id that is the platform's home by configuration; None: by /sethome only."""
+        return None
+
     def exclusive(self) -> tuple[str, ...]:
         """The secrets that only one daemon of this machine may use at a time; locks are made of them."""
         return ()

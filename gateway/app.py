@@ -160,6 +160,7 @@ class Daemon:
             server = self._server(core)
             await stack.enter_async_context(server)
             start(core.deliveries.run(), "deliveries")
+            start(core.handoffs.run(core.intake.internal), "handoffs")
             start(core.recovery.watch(all_turns=True), "recovery")
             await say_back(self._config.home, core.deliveries)
             start(self._metrics.watch_loop(), "loop-lag")

@@ -18,7 +18,7 @@ from adapters.events import ChatAddress, Sender
 from adapters.terminal.adapter import PLATFORM, TerminalAdapter
 from adapters.terminal.choose import choose_front
 from adapters.terminal.person import local_sender
-from gateway import lifecycle
+from gateway import lifecycle, locks
 from gateway import log as logs
 from gateway.app import make_home, park
 from gateway.config_types import Config
@@ -29,10 +29,11 @@ from gateway.keys import person_of, session_key
 from gateway.lifecycle import ExitCode, Stage, StopRequest
 from gateway.metrics import Metrics
 from gateway.supervisor import Supervisor
+from gateway.turns import delivery_of_text
 from state.clock import SYSTEM
-from state.errors import StateError
+from state.errors import Conflict, StateError
 from state.owners import this_process
-from state.records import BindingState, Session
+from state.records import BindingState, Session, SessionBinding
 from state.store import Store
 
 log = structlog.get_logger("gateway.chat")
@@ -57,6 +58,8 @@ class Line:
 
     id: str
     title: str = ""
+    taken_from: tuple[tuple[str, ChatAddress], ...] = ()
+    """The places that the conversation was taken back from, each with the name of the notice to it."""
 
 
 class NoSuchSession(Exception):
@@ -110,11 +113,15 @@ class _Chat:
             clock=SYSTEM,
             status=list,
             mine=lambda row: row.platform == PLATFORM and row.account == line.id,
+            daemon=lambda: locks.holder(locks.daemon_lock_path(self._config.home)) is not None,
         )
         adapter = self._adapter(core, line, self._sender)
         core.adapters[PLATFORM] = adapter
         await core.arbiter.load()
         await core.recovery.start(all_turns=False)
+        for name, address in line.taken_from:
+            notice = delivery_of_text(name, address, "This conversation goes on in the terminal.", SYSTEM.utc())
+            await core.deliveries.say(notice)
         supervisor = Supervisor(
             adapter,
             core.intake,
@@ -172,13 +179,28 @@ async def find_line(store: Store, person: str, options: ChatOptions, *, piped: b
     if options.session is not None:
         return await _line_of(store, await _session(store, person, options.session))
     if options.resume or (piped and options.prompt is None):
-        binding = await store.sessions.last_for(person, PLATFORM)
+        binding = await store.sessions.last_on(PLATFORM)
         if binding is not None and binding.session_id is not None:
             session = await store.sessions.get(binding.session_id)
+            closed = binding.state is BindingState.CLOSED
             return Line(
-                id=address_from_json(binding.address_json).chat_id, title=(session.title or "") if session else ""
+                id=address_from_json(binding.address_json).chat_id,
+                title=(session.title or "") if session else "",
+                taken_from=await _take_back(store, binding) if closed else (),
             )
     return Line(id=_new_line())
+
+
+async def _take_back(store: Store, binding: SessionBinding) -> tuple[tuple[str, ChatAddress], ...]:
+    """The conversation was handed off from here: it comes back. Gives whom to tell, with the name of the notice."""
+    assert binding.session_id is not None
+    session_id = binding.session_id
+    others = [one for one in await store.sessions.bindings_of(session_id) if one.state is BindingState.ACTIVE]
+    try:
+        await store.sessions.move(session_id, binding.key, binding.address_json, moved_to="the terminal")
+    except Conflict as conflict:
+        raise NoSuchSession(f"the conversation cannot be taken back now: {conflict}") from conflict
+    return tuple((f"back-{one.key}-{one.version}", address_from_json(one.address_json)) for one in others)
 
 
 def _new_line() -> str:

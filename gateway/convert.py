@@ -156,6 +156,7 @@ def event_to_json(event: MessageEvent) -> str:
         if event.reply_to is None
         else [event.reply_to.message_id, event.reply_to.text, event.reply_to.is_ours],
         "forwarded_from": event.forwarded_from,
+        "chat_name": event.chat_name,
         "facts": list(event.facts),
         "came": event.came,
         "mentions_us": event.mentions_us,
@@ -188,6 +189,7 @@ def event_from_json(text: str) -> MessageEvent:
         attachments=tuple(_attachment_from_dict(item) for item in data.get("attachments", ())),
         reply_to=None if reply is None else ReplyTo(message_id=reply[0], text=reply[1], is_ours=reply[2]),
         forwarded_from=data.get("forwarded_from"),
+        chat_name=data.get("chat_name"),
         facts=tuple(data.get("facts", ())),
         came=data.get("came"),
         mentions_us=bool(data.get("mentions_us")),

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import structlog
 
 from adapters.errors import AuthFailed
+from adapters.events import ChatAddress
 from adapters.limits import Limits
 from adapters.ports import PlatformAdapter
 from agent_core.errors import ModelError
@@ -29,6 +30,7 @@ from gateway.approvals import Approvals, ApprovalSettings
 from gateway.arbiter import Arbiter
 from gateway.botloop import BotBreaker
 from gateway.commands.control import Control
+from gateway.commands.handoff import HandoffCommands
 from gateway.commands.pairing import PairingCommands
 from gateway.commands.sessions import SessionCommands
 from gateway.commands.table import Table
@@ -37,9 +39,12 @@ from gateway.conversations import Conversations
 from gateway.delivery import Deliveries
 from gateway.edits import Edits
 from gateway.fates import Fates
+from gateway.handoff import Handoffs
+from gateway.handoff_target import Targets
 from gateway.health import Health
 from gateway.heard import Heard
 from gateway.intake import ChatSettings, Intake, OneChat
+from gateway.keys import Share
 from gateway.metrics import Metrics
 from gateway.pairing import Pairing
 from gateway.places import Moves
@@ -151,6 +156,8 @@ class Core:
     background: Background
     moves: Moves
     pairing: Pairing
+    handoffs: Handoffs
+    targets: Targets
 
 
 def access_settings(
@@ -204,6 +211,29 @@ def chat_settings(config: Config) -> ChatSettings:
     )
 
 
+def owners_on(access: Access) -> Callable[[str], list[str]]:
+    """The ids of the owners on a platform, by the lists as they are now."""
+
+    def owners(platform: str) -> list[str]:
+        people = (person.partition(":") for person in sorted(access.settings.owners))
+        return [sender for name, _, sender in people if name == platform]
+
+    return owners
+
+
+def shares_of(config: Config) -> Callable[[ChatAddress], tuple[Share, Share]]:
+    """How lines are shared at an address (groups, threads), as `intake` does it."""
+    chat = chat_settings(config)
+    return lambda address: (chat.of(address).sessions or chat.groups, chat.threads)
+
+
+def targets_of(
+    config: Config, store: Store, adapters: dict[str, PlatformAdapter], access: Access, *, elsewhere: bool
+) -> Targets:
+    """The places that a session can be handed off to; `elsewhere`: the daemon serves them, not this process."""
+    return Targets(store, adapters, config.platforms, owners_on(access), shares_of(config), elsewhere=elsewhere)
+
+
 def worker_limits(config: Config) -> WorkerLimits:
     """How much may wait and run, as configured."""
     return WorkerLimits(queue=config.limits.queue_per_chat, turns=config.limits.concurrent_turns)
@@ -219,6 +249,15 @@ def make_registry(config: Config) -> Registry:
     )
 
 
+class _Common(TypedDict):
+    """What several parts are given alike."""
+
+    store: Store
+    adapters: dict[str, PlatformAdapter]
+    metrics: Metrics
+    clock: Clock
+
+
 def assemble(
     config: Config,
     store: Store,
@@ -232,39 +271,33 @@ def assemble(
     mine: Callable[[InboxEvent], bool],
     on_auth_failed: Callable[[str, AuthFailed], None] | None = None,
     restart: Callable[[str], None] | None = None,
+    daemon: Callable[[], bool] | None = None,
 ) -> Core:
-    """Put the core together. Pure wiring: nothing is opened and nothing runs."""
+    """Put the core together. Pure wiring: nothing is opened and nothing runs.
+
+    `daemon`, for a process that is none, tells whether one runs beside it.
+    """
     background = Background(group)
     adapters: dict[str, PlatformAdapter] = {}
     moves = Moves(store)
     models, rules, router = Models(config), Access(access, also=moves.now), SessionRouter(store)
     arbiter = Arbiter(store.holds, clock=clock, metrics=metrics, limits=lambda name: _limits(adapters.get(name)))
-    deliveries = Deliveries(
-        store=store,
-        adapters=adapters,
-        arbiter=arbiter,
-        metrics=metrics,
-        clock=clock,
-        on_auth_failed=on_auth_failed,
-    )
-    fates = Fates(store, adapters, metrics)
+    common: _Common = {"store": store, "adapters": adapters, "metrics": metrics, "clock": clock}
+    deliveries = Deliveries(**common, arbiter=arbiter, on_auth_failed=on_auth_failed)
     asking = ApprovalSettings(mode=config.tools.approvals, ttl=config.limits.approval_seconds)
     approvals = Approvals(store, deliveries, clock=clock, settings=asking)
     settings = turn_settings(config)
     put_back: list[Workers] = []
     parts = TurnParts(
-        store=store,
+        **common,
         access=rules,
         router=router,
         heard=Heard(store, config.chat.context_messages),
         deliveries=deliveries,
-        fates=fates,
+        fates=Fates(store, adapters, metrics),
         approvals=approvals,
         registry=make_registry(config),
         models=models.of,
-        adapters=adapters,
-        metrics=metrics,
-        clock=clock,
         settings=lambda: settings,
         spawn=background.spawn,
         put_back=lambda key, item: _put_back(put_back[0], key, item),
@@ -274,7 +307,10 @@ def assemble(
     put_back.append(workers)
     control = Control(parts, work, workers, status, lambda: config.chat.busy, restart)
     pairing = Pairing(store, rules, enabled=config.access.pairing)
-    commands = Table(control, SessionCommands(parts, work, workers), PairingCommands(pairing))
+    targets = targets_of(config, store, adapters, rules, elsewhere=daemon is not None)
+    handoffs = Handoffs(store, deliveries, targets)
+    moving = HandoffCommands(parts, work, handoffs, targets, daemon)
+    commands = Table(control, moving, SessionCommands(parts, work, workers), PairingCommands(pairing))
     edits, breaker = Edits(parts, work, workers), BotBreaker(clock, config.chat.bot_rounds)
     intake = Intake(parts, work, workers, edits, commands, chat_settings(config), breaker, pairing)
     return Core(
@@ -291,13 +327,15 @@ def assemble(
         intake=intake,
         commands=commands,
         conversations=Conversations(store, router),
-        fates=fates,
-        recovery=Recovery(store, work, workers, intake, fates, mine),
+        fates=parts.fates,
+        recovery=Recovery(store, work, workers, intake, parts.fates, mine),
         metrics=metrics,
         health=health,
         background=background,
         moves=moves,
         pairing=pairing,
+        handoffs=handoffs,
+        targets=targets,
     )
 
 

@@ -176,7 +176,7 @@ class Draft:
             kind=DeliveryKind.FINAL,
             blocks=(Markdown(text=chunk.plain),),
             created_at=self._deliveries.clock.utc(),
-            reply_to=self._reply_to,
+            reply_to=self._reply_to or None,
         )
         new = with_chunks(delivery, [chunk])
         chunk_id, cancelled = await whole(outbox.open_draft(self._lease, new), "draft:open")
@@ -190,7 +190,7 @@ class Draft:
         outbox = self._deliveries.store.outbox
         try:
             async with asyncio.timeout(self._deliveries.settings.call_seconds):
-                receipt = await self._sends.send(self._address, chunk, key=chunk_id, reply_to=self._reply_to)
+                receipt = await self._sends.send(self._address, chunk, key=chunk_id, reply_to=self._reply_to or None)
         except OutcomeUnknown:
             self.ended = True  # the final takes the row over and finds out
             raise

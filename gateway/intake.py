@@ -24,6 +24,7 @@ from adapters.limits import length_in
 from adapters.ports import Accepted
 from gateway.access import NOT_ADDRESSED, Role, Verdict
 from gateway.botloop import BotBreaker
+from gateway.chat_names import ChatNames
 from gateway.commands.base import Call, Forward, Reply, parse
 from gateway.convert import event_from_row, event_to_new
 from gateway.edits import Edits
@@ -99,7 +100,7 @@ class CommandTable(Protocol):
         """Carry it out. Errors of the store fly."""
         ...
 
-    async def press(self, call: Call) -> Reply:
+    async def press(self, call: Call) -> Reply | Forward:
         """Carry out a button press."""
         ...
 
@@ -126,6 +127,7 @@ class Intake:
         self.settings = settings
         self._breaker = breaker
         self._pairing = pairing
+        self._names = ChatNames(parts)
         self._lanes: dict[SessionKey, deque[Arrival]] = {}
         self._open = True
 
@@ -133,6 +135,8 @@ class Intake:
         """See `adapters.ports.Inbox.accept`."""
         if not self._open:
             raise NotReady("the daemon is ending; intake is closed")
+        if event.kind is EventKind.INTERNAL:
+            raise ValueError("an adapter must not make internal events")
         event = dataclasses.replace(event, text=scrub(event.text))
         share = self.settings.of(event.address).sessions or self.settings.groups
         key = line_key(event.address, event.sender.id, groups=share, threads=self.settings.threads)
@@ -145,6 +149,7 @@ class Intake:
             log.info(
                 "event.accepted", event_id=row.event_id, platform=event.address.platform, kind=event.kind.value, key=key
             )
+            self._names.note(event)
             self.dispatch(Arrival(event_id=row.event_id, key=key, event=event))
         return Accepted(event_id=row.event_id, is_new=row.is_new)
 
@@ -171,6 +176,13 @@ class Intake:
         if row.is_new:
             log.error("event.unreadable", event_id=row.event_id, platform=platform, reason=reason)
         return Accepted(event_id=row.event_id, is_new=row.is_new)
+
+    async def internal(self, event: MessageEvent, key: SessionKey) -> None:
+        """Commit an event of the gateway's own to a line, or recognise it. Raises a `StateError`."""
+        row = await self._p.store.inbox.accept(event_to_new(event, key))
+        if row.is_new:
+            log.info("event.internal", event_id=row.event_id, key=key)
+            self.dispatch(Arrival(event_id=row.event_id, key=key, event=event))
 
     def holds(self, key: SessionKey, event_id: EventId) -> bool:
         """True where a lane or a worker of this process has the event."""
@@ -243,6 +255,9 @@ class Intake:
 
     async def _handle(self, arrival: Arrival) -> None:
         event = arrival.event
+        if event.kind is EventKind.INTERNAL:
+            self._put_item(arrival, self._item(arrival, event.text, "queue"))
+            return
         if event.kind is EventKind.DELETE:
             await self._edits.deleted(arrival)
             return
@@ -268,7 +283,7 @@ class Intake:
         if event.kind is EventKind.EDIT:
             await self._edits.edited(arrival)
         elif event.kind is EventKind.ACTION:
-            await self._reply(arrival, await self._commands.press(self._call(arrival, verdict.role, "", "")))
+            await self._outcome(arrival, await self._commands.press(call_of(arrival, verdict.role)))
         else:
             await self._message(arrival, verdict.role)
 
@@ -291,9 +306,6 @@ class Intake:
             for other in lane
         )
 
-    def _call(self, arrival: Arrival, role: Role, name: str, args: str) -> Call:
-        return Call(event_id=arrival.event_id, key=arrival.key, event=arrival.event, role=role, name=name, args=args)
-
     async def _message(self, arrival: Arrival, role: Role) -> None:
         event = arrival.event
         if len(event.text) > self.settings.longest:
@@ -302,13 +314,15 @@ class Intake:
             return
         command = parse(event.text) if event.forwarded_from is None else None
         if command is not None and (event.kind is EventKind.COMMAND or self._commands.knows(command[0])):
-            outcome = await self._commands.run(self._call(arrival, role, *command))
-            if isinstance(outcome, Reply):
-                await self._reply(arrival, outcome)
-            else:
-                await self._join(arrival, outcome.text, outcome.mode or await self._mode(arrival))
+            await self._outcome(arrival, await self._commands.run(call_of(arrival, role, *command)))
             return
         await self._join(arrival, event.text, await self._mode(arrival))
+
+    async def _outcome(self, arrival: Arrival, outcome: Reply | Forward) -> None:
+        if isinstance(outcome, Reply):
+            await self._reply(arrival, outcome)
+        else:
+            await self._join(arrival, outcome.text, outcome.mode or await self._mode(arrival))
 
     async def _mode(self, arrival: Arrival) -> Busy:
         """The busy mode of the chat: as /busy has set it, or as it is configured."""
@@ -393,6 +407,11 @@ class Intake:
         )
         if notice is not None:
             self._p.deliveries.wake(notice.chat)
+
+
+def call_of(arrival: Arrival, role: Role, name: str = "", args: str = "") -> Call:
+    """The event as a command is given it."""
+    return Call(event_id=arrival.event_id, key=arrival.key, event=arrival.event, role=role, name=name, args=args)
 
 
 def is_empty(event: MessageEvent) -> bool:

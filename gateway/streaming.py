@@ -238,7 +238,7 @@ class TurnStream:
         turn = self._deliveries.arbiter.turn(self._chat, Priority.TYPING, patience=self._settings.typing_every)
         with contextlib.suppress(NoTurn):
             async with turn, asyncio.timeout(self._settings.typing_call):
-                await adapter.typing(self._address, self._reply_to)
+                await adapter.typing(self._address, self._reply_to or None)
 
     async def _close(self) -> None:
         """Typing and waiting are cut off; a draft's call that is under way is let come to its end."""

@@ -7,12 +7,14 @@ and after a crash the next start takes it up.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 import structlog
 
-from adapters.events import ChatAddress, Delivery, DeliveryKind, Markdown, MessageEvent
+from adapters.events import Button, Buttons, ChatAddress, Delivery, DeliveryKind, Markdown, MessageEvent
 from gateway.convert import event_from_row
 from gateway.fetching import fetch_files
 from gateway.running import LEASE_TTL
@@ -54,6 +56,13 @@ def delivery_of(
     )
 
 
+def delivery_of_text(name: str, address: ChatAddress, text: str, when: datetime) -> Delivery:
+    """A notice that answers no message."""
+    return Delivery(
+        delivery_id=name, address=address, kind=DeliveryKind.NOTICE, blocks=(Markdown(text=text),), created_at=when
+    )
+
+
 class Turns:
     """Runs turns: one at a time a key (the worker sees to it) and a session (the lease sees to it)."""
 
@@ -73,7 +82,7 @@ class Turns:
                 log.exception("turn.fenced", key=key)
             except StoreFull as error:
                 log.exception("store.full", key=key, error=str(error))
-                await self._p.deliveries.say_unsaved(left[0].event.address, UNSAVED, left[0].event.message_id)
+                await self._p.deliveries.say_unsaved(left[0].event.address, UNSAVED, left[0].event.message_id or None)
             except StateError as error:
                 log.exception("store.unavailable", key=key, error=str(error))
             except Exception:  # the boundary of a turn: a defect is tried again, then told, and never repeated for ever
@@ -144,19 +153,34 @@ class Turns:
         await self._work.do(key, session, lease, items or [item], attempts=turn.attempts)
 
     async def _moved(self, binding: SessionBinding, items: Sequence[Item]) -> None:
-        told = f"This conversation has moved to {binding.moved_to or 'another place'}. /new starts a new one here."
-        await self.end_all(items, Fate.SILENT, "the conversation has moved away", told)
+        """The conversation was handed off: the message is kept, and the person chooses what becomes of it."""
+        first = items[0]
+        where = binding.moved_to or "another place"
+        told = f"This conversation has moved to {where}. Shall I take it back, or start a new one here?"
+        choices = Buttons(
+            buttons=(
+                Button(id=f"moved-{first.event_id}", label="Take it back", value="back"),
+                Button(id=f"moved-{first.event_id}", label="Start a new one", value="new"),
+            )
+        )
+        delivery = delivery_of(
+            f"d-e{first.event_id}", first.event.address, told, first.event.message_id or None, self._p
+        )
+        asked = dataclasses.replace(delivery, blocks=(*delivery.blocks, choices))
+        await self._end_with(items, Fate.SILENT, "the conversation has moved away", asked)
 
     async def end_all(self, items: Sequence[Item], fate: Fate, detail: str, told: str) -> None:
         """End items without a turn, and say why, in one transaction with the first of them."""
         first = items[0]
-        notice = await self._p.deliveries.compose(
-            delivery_of(f"d-e{first.event_id}", first.event.address, told, first.event.message_id, self._p)
+        delivery = delivery_of(
+            f"d-e{first.event_id}", first.event.address, told, first.event.message_id or None, self._p
         )
-        for item in items:
-            await self._p.fates.conclude(
-                item.event_id, item.event, fate, detail, delivery=notice if item is first else None
-            )
+        await self._end_with(items, fate, detail, delivery)
+
+    async def _end_with(self, items: Sequence[Item], fate: Fate, detail: str, delivery: Delivery) -> None:
+        notice = await self._p.deliveries.compose(delivery)
+        for number, item in enumerate(items):
+            await self._p.fates.conclude(item.event_id, item.event, fate, detail, delivery=None if number else notice)
         self._p.deliveries.wake(notice.chat)
 
     async def _lease(self, session: Session, turn_id: TurnId, items: Sequence[Item]) -> TurnLease | None:
@@ -175,7 +199,7 @@ class Turns:
                 log.info("lease.held", session=session.id, by=holder)
                 text = f"This conversation is at work elsewhere just now ({holder}). I answer as soon as it is free."
                 await self._p.deliveries.say(
-                    delivery_of(f"d-held-{items[0].event_id}", event.address, text, event.message_id, self._p)
+                    delivery_of(f"d-held-{items[0].event_id}", event.address, text, event.message_id or None, self._p)
                 )
             if self._p.clock.monotonic() - began >= self._p.settings().held_seconds:
                 why = f"another place held this conversation for too long ({holder})"

@@ -146,7 +146,7 @@ class Work:
         parts, event = self._p, running.items[0].event
         resume = running.items[0].resume is not None
         drafts = await parts.store.outbox.drafts_of(lease.turn_id) if resume else []
-        running.post = TurnPost(parts.store, parts.deliveries, lease, event.address, event.message_id)
+        running.post = TurnPost(parts.store, parts.deliveries, lease, event.address, event.message_id or None)
         if resume:
             await running.post.recall()
         stream = TurnStream(
@@ -211,7 +211,7 @@ class Work:
                 lease,
                 event.address,
                 sender_id=event.sender.id,
-                reply_to=event.message_id,
+                reply_to=event.message_id or None,
                 attended=not isinstance(adapter, MayBeUnattended) or adapter.attended(event.address, event.message_id),
             ),
             processes=Ledger(parts.store, lease),
@@ -265,7 +265,7 @@ class Work:
             kind=DeliveryKind.FINAL,
             blocks=(Markdown(text=text),),
             created_at=self._p.clock.utc(),
-            reply_to=event.message_id,
+            reply_to=event.message_id or None,
         )
         return await self._p.deliveries.compose(delivery, adopts=stream.draft)
 

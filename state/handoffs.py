@@ -128,6 +128,28 @@ class Handoffs(Repository):
         found = await self._select(f"session_id = ? AND {_OPEN}", (session_id,), 1)
         return found[0] if found else None
 
+    async def thread_of_failed(self, session_id: SessionId, target: str) -> str | None:
+        """The thread that the newest hand-off of the session to that target has made, where it failed after it."""
+
+        def run(tx: sqlite3.Connection) -> str | None:
+            row = tx.execute(
+                "SELECT state, thread_id FROM handoffs WHERE session_id = ? AND target = ? ORDER BY seq DESC LIMIT 1"
+                " OFFSET 1",
+                (session_id, target),
+            ).fetchone()
+            return None if row is None or row["state"] != "failed" else row["thread_id"]
+
+        return await self._db.read(run)
+
+    async def recent_done(self, limit: int = 20) -> list[Handoff]:
+        """Those that were done last, oldest first."""
+        query = "SELECT * FROM (SELECT * FROM handoffs WHERE state = 'done' ORDER BY seq DESC LIMIT ?) ORDER BY seq"
+
+        def run(tx: sqlite3.Connection) -> list[Handoff]:
+            return [rows.handoff(row) for row in tx.execute(query, (limit,))]
+
+        return await self._db.read(run)
+
     async def pending(self, limit: int = 50) -> list[Handoff]:
         """Hand-offs that wait to be claimed, in order."""
         return await self._select("state = 'pending'", (), limit)

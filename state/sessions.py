@@ -9,7 +9,7 @@ from state import owners, rows
 from state.codec import clean, pack
 from state.errors import Conflict
 from state.ids import Owner, RowId, SessionId, SessionKey
-from state.lease_rows import guard
+from state.lease_rows import guard, refuse_leased
 from state.records import BindingState, Session, SessionBinding, TurnLease
 from state.repository import Repository
 from state.session_rows import bind, close, find_binding, find_session, make_session, the_binding
@@ -227,15 +227,35 @@ class Sessions(Repository):
 
         return await self._db.read(run)
 
-    async def last_for(self, person: str, platform: str) -> SessionBinding | None:
-        """The ACTIVE binding on that platform whose session is the person's and was active last."""
+    async def move(self, session_id: SessionId, key: SessionKey, address_json: str, *, moved_to: str) -> SessionBinding:
+        """Make `key` lead to the session and close every other key that leads to it, in one transaction.
+
+        Raises Conflict where a turn or a hand-off runs on the session, and NotFound. On the disk on return.
+        """
+        now = self._now()
+
+        def run(tx: sqlite3.Connection) -> SessionBinding:
+            find_session(tx, session_id)
+            refuse_leased(tx, session_id, self._clock)
+            query = "SELECT 1 FROM handoffs WHERE session_id = ? AND state IN ('pending', 'running')"
+            if tx.execute(query, (session_id,)).fetchone() is not None:
+                raise Conflict("the session is being handed off")
+            query = "SELECT key FROM bindings WHERE session_id = ? AND state = 'active' AND key <> ?"
+            for row in tx.execute(query, (session_id, key)).fetchall():
+                close(tx, row["key"], moved_to, now)
+            return bind(tx, key, session_id, now, address_json)
+
+        return await self._db.write(run, full=True)
+
+    async def last_on(self, platform: str) -> SessionBinding | None:
+        """The newest binding on that platform that leads, or (CLOSED) led, to a session."""
 
         def run(tx: sqlite3.Connection) -> SessionBinding | None:
             row = tx.execute(
-                "SELECT b.* FROM sessions s JOIN bindings b ON b.session_id = s.id"
-                " WHERE s.person = ? AND b.state = 'active' AND json_extract(b.address_json, '$.platform') = ?"
-                " ORDER BY s.activity DESC, s.seq DESC LIMIT 1",
-                (person, platform),
+                "SELECT b.* FROM bindings b JOIN sessions s ON s.id = b.session_id"
+                " WHERE b.state IN ('active', 'closed') AND json_extract(b.address_json, '$.platform') = ?"
+                " ORDER BY s.activity DESC, s.seq DESC, b.updated_at DESC LIMIT 1",
+                (platform,),
             ).fetchone()
             return None if row is None else rows.binding(row)
 

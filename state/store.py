@@ -15,6 +15,7 @@ from state.approvals import Approvals
 from state.clock import SYSTEM, Clock
 from state.codec import to_micros
 from state.database import Database, open_database
+from state.directory import Directory
 from state.errors import StoreUnusable
 from state.failures import translate
 from state.handoffs import Handoffs
@@ -58,6 +59,7 @@ class Store:
         self.holds = Holds(db, clock, owner)
         self.places = Places(db, clock, owner)
         self.pairings = Pairings(db, clock, owner)
+        self.directory = Directory(db, clock, owner)
 
     @classmethod
     @asynccontextmanager

@@ -8,6 +8,7 @@ from typing import Protocol
 from gateway.access import Role
 from gateway.commands.base import Call, Command, Forward, Reply
 from gateway.commands.control import Control
+from gateway.commands.handoff import HandoffCommands, is_moved_button
 from state.records import Fate
 
 ORDER: tuple[Role, ...] = ("guest", "member", "owner")
@@ -24,10 +25,11 @@ class Family(Protocol):
 class Table:
     """All commands. Rights are checked here, for typed commands and for buttons alike."""
 
-    def __init__(self, control: Control, *families: Family) -> None:
+    def __init__(self, control: Control, handoff: HandoffCommands, *families: Family) -> None:
         self._control = control
+        self._handoff = handoff
         help_ = Command(name="help", help="this list", handler=self._help)
-        every = [help_, *(command for family in (*families, control) for command in family.commands())]
+        every = [help_, *(command for family in (*families, handoff, control) for command in family.commands())]
         self._commands = {command.name: command for command in every}
 
     def knows(self, name: str) -> bool:
@@ -51,8 +53,10 @@ class Table:
             )
         return await command.handler(call)
 
-    async def press(self, call: Call) -> Reply:
+    async def press(self, call: Call) -> Reply | Forward:
         """Carry out a button press."""
+        if call.event.action is not None and is_moved_button(call.event.action.button_id):
+            return await self._handoff.press(call)
         return await self._control.press(call)
 
     async def _help(self, call: Call) -> Reply:

@@ -144,6 +144,7 @@ async def process(
         tasks = [
             group.create_task(core.deliveries.run(), name="deliveries"),
             group.create_task(supervisor.run(), name="platform"),
+            group.create_task(core.handoffs.run(core.intake.internal), name="handoffs"),
         ]
         await adapter.room.until(lambda: adapter.connected)
         try:

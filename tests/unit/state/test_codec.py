@@ -35,7 +35,7 @@ def test_a_wire_form_that_repeats_its_row_is_exact(content: str, ascii_only: boo
 
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_a_wire_form_costs_little_beside_its_row(ascii_only: bool) -> None:
-    content = "Der Zug fährt später. 明天下午三点见面。พรุ่งนี้เราจะไปตลาด. And \"some\" more\nof it. " + "".join(
+    content = 'Der Zug fährt später. 明天下午三点见面。พรุ่งนี้เราจะไปตลาด. And "some" more\nof it. ' + "".join(
         chr(0x4E00 + n * 37 % 20000) for n in range(300)
     )
     wire = json.dumps({"role": "user", "content": content}, ensure_ascii=ascii_only)

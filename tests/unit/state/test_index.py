@@ -20,7 +20,7 @@ from state.records import ToolStatus
 from state.store import Store
 from tests.unit.state.rig import Rig, asks, said
 
-ALPHABET = "abAB 1-\"%_桂林漓江早茶あいกข้ üß."
+ALPHABET = 'abAB 1-"%_桂林漓江早茶あいกข้ üß.'
 PIECE = st.text(ALPHABET, min_size=1, max_size=14)
 
 
@@ -157,5 +157,3 @@ async def _verify(rig: Rig) -> None:
 
 def _db(rig: Rig) -> Database:
     return rig.store.inbox._db
-
-

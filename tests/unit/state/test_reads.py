@@ -34,19 +34,30 @@ async def test_a_session_is_found_by_its_title_for_its_person(rig: Rig) -> None:
         await rig.store.sessions.set_title(SessionId("none"), "x")
 
 
-async def test_the_last_binding_of_a_person_on_a_platform(rig: Rig) -> None:
+async def test_the_last_binding_on_a_platform(rig: Rig) -> None:
     first = await rig.session()
     await rig.session(OTHER)
     await rig.turn("hi", session=first)
-    found = await rig.store.sessions.last_for("p:u", "p")
+    found = await rig.store.sessions.last_on("p")
     assert found is not None
     assert found.key == KEY
-    assert await rig.store.sessions.last_for("p:u", "elsewhere") is None
+    assert await rig.store.sessions.last_on("elsewhere") is None
     await rig.store.sessions.close_binding(KEY, "there", found.version)
-    found = await rig.store.sessions.last_for("p:u", "p")
+    found = await rig.store.sessions.last_on("p")
     assert found is not None
-    assert found.key == OTHER
-    assert [one.state for one in await rig.store.sessions.bindings_of(first.id)] == [BindingState.CLOSED]
+    assert (found.key, found.state) == (KEY, BindingState.CLOSED)
+
+
+async def test_a_move_closes_every_other_place(rig: Rig) -> None:
+    first = await rig.session()
+    moved = await rig.store.sessions.move(first.id, OTHER, "{}", moved_to="there")
+    assert (moved.key, moved.session_id, moved.state) == (OTHER, first.id, BindingState.ACTIVE)
+    closed = await rig.store.sessions.binding(KEY)
+    assert closed is not None
+    assert (closed.state, closed.moved_to) == (BindingState.CLOSED, "there")
+    await rig.store.handoffs.request(first.id, OTHER, "x", "p:u")
+    with pytest.raises(Conflict):
+        await rig.store.sessions.move(first.id, KEY, "{}", moved_to="back")
 
 
 async def test_rows_around_a_row_stay_in_their_session(rig: Rig) -> None:

@@ -1,0 +1,160 @@
+"""/handoff, /sethome, and the two choices of a chat whose conversation has moved away."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable
+
+from adapters.events import ChatAddress
+from gateway.commands.base import Call, Command, Forward, Reply
+from gateway.convert import address_to_json, event_from_row
+from gateway.handoff import Handoffs, Plan
+from gateway.handoff_follow import end_of, follow
+from gateway.handoff_target import TERMINAL, Target, TargetFault, Targets
+from gateway.keys import person_of, session_key
+from gateway.turns import delivery_of_text
+from gateway.work import TurnParts, Work
+from state.errors import Conflict
+from state.ids import EventId, SessionId
+from state.records import BindingState, Fate, Handoff
+
+NO_DAEMON = "No daemon runs, and it is the daemon that writes to chats: start it with `tidings run`."
+USAGE = "PLATFORM [CHAT] [confirm]"
+MOVED = "moved-"
+"""The ids of the buttons below "this conversation has moved": the event that waits for the choice follows."""
+BACK, NEW = "back", "new"
+
+
+def is_moved_button(button_id: str) -> bool:
+    """Whether a press is one of the two choices."""
+    return button_id.startswith(MOVED)
+
+
+def warning(target: Target) -> str:
+    """What must be confirmed before a session goes to a room."""
+    return f"Whoever reads {target.name} will be able to ask about everything that was said here. If that is meant:"
+
+
+class HandoffCommands:
+    """For owners: a hand-off shows the whole conversation at another place."""
+
+    def __init__(
+        self,
+        parts: TurnParts,
+        work: Work,
+        handoffs: Handoffs,
+        targets: Targets,
+        daemon: Callable[[], bool] | None = None,
+    ) -> None:
+        """`daemon` tells whether one runs, where this process is none itself (blocking file work)."""
+        self._daemon = daemon
+        self._p = parts
+        self._work = work
+        self._handoffs = handoffs
+        self._targets = targets
+
+    def commands(self) -> Iterable[Command]:
+        """The commands of this family."""
+        yield Command(
+            name="handoff", usage=USAGE, help="go on with this conversation elsewhere", handler=self._handoff,
+            needs="owner",
+        )  # fmt: skip
+        yield Command(
+            name="sethome", help="make this chat the home of its platform", handler=self._sethome, needs="owner"
+        )
+
+    async def _handoff(self, call: Call) -> Reply:
+        words = call.args.split()
+        confirmed = bool(words) and words[-1].lower() == "confirm"
+        text = " ".join(words[:-1] if confirmed else words)
+        binding = await self._p.store.sessions.binding(call.key)
+        if binding is None or binding.session_id is None or binding.state is not BindingState.ACTIVE:
+            return Reply(text="There is no conversation here that could be handed off.", detail="/handoff: nothing")
+        if text.lower() == TERMINAL:
+            return await self._to_terminal(call, binding.session_id)
+        try:
+            target = await self._target(call, text)
+            if target.is_room and not confirmed:
+                return Reply(text=f"{warning(target)} `/handoff {text} confirm`", detail="/handoff: to be confirmed")
+            return await self._request(call, binding.session_id, target)
+        except TargetFault as fault:
+            return Reply(text=f"That cannot be done: {fault}.", detail="/handoff: no such target")
+
+    async def _target(self, call: Call, text: str) -> Target:
+        target = await self._targets.find(text)
+        if target.address == call.event.address:
+            raise TargetFault("we are there already")
+        self._targets.key(target.address, person_of(call.event.address.platform, call.event.sender.id))
+        return target
+
+    async def _request(self, call: Call, session_id: SessionId, target: Target) -> Reply:
+        if self._daemon is not None and not await asyncio.to_thread(self._daemon):
+            return Reply(text=NO_DAEMON, detail="/handoff: no daemon")
+        person = person_of(call.event.address.platform, call.event.sender.id)
+        try:
+            made = await self._handoffs.request(session_id, call.key, Plan(target=target), asked_by=person)
+        except Conflict:
+            return Reply(text="This conversation is being handed off already.", detail="/handoff: open already")
+        if self._daemon is not None:
+            self._p.spawn(self._follow(made, call.event.address), f"follow:{made.id}")
+        waits = " as soon as this turn has ended" if self._work.running(call.key) is not None else ""
+        return Reply(text=f"I hand this conversation off to {target.name}{waits}.", detail="/handoff")
+
+    async def _follow(self, made: Handoff, address: ChatAddress) -> None:
+        """Tell the end here: the daemon does not serve this place."""
+        ended = await follow(self._p.store, made.id)
+        notice = delivery_of_text(f"handoff-{made.id}", address, end_of(ended), self._p.clock.utc())
+        await self._p.deliveries.say(notice, session_id=made.session_id)
+
+    async def _to_terminal(self, call: Call, session_id: SessionId) -> Reply:
+        """The terminal is no chat that could be written to: the session waits there for `tidings chat --continue`."""
+        if call.event.address.platform == TERMINAL:
+            return Reply(text="We are in the terminal already.", detail="/handoff: the same place")
+        if self._work.running(call.key) is not None:
+            return Reply(text="A turn is running here. Wait for its end, or /stop it.", detail="/handoff: busy")
+        line = f"tty-{secrets.token_hex(6)}"
+        address = ChatAddress(platform=TERMINAL, account=line, chat_id=line)
+        try:
+            await self._p.store.sessions.move(
+                session_id, session_key(address), address_to_json(address), moved_to="the terminal"
+            )
+        except Conflict as conflict:
+            return Reply(text=f"That cannot be done now: {conflict}.", detail="/handoff: busy")
+        return Reply(
+            text="This conversation is in the terminal now: `tidings chat --continue` goes on with it.",
+            detail="/handoff terminal",
+        )
+
+    async def _sethome(self, call: Call) -> Reply:
+        address = call.event.address
+        person = person_of(address.platform, call.event.sender.id)
+        await self._p.store.directory.set_home(address.platform, address_to_json(address), person)
+        return Reply(text="This is my home here now: conversations are handed off to this place.", detail="/sethome")
+
+    async def press(self, call: Call) -> Reply | Forward:
+        """One of the two choices: *take back* or *start new*. The message that waited is answered then."""
+        assert call.event.action is not None
+        kept = await self._p.store.inbox.get(EventId(int(call.event.action.button_id.removeprefix(MOVED))))
+        if kept is None or kept.key != call.key or event_from_row(kept).sender.id != call.event.sender.id:
+            return Reply(text="That choice is for somebody else.", fate=Fate.REFUSED, detail="not their choice")
+        binding = await self._p.store.sessions.binding(call.key)
+        if binding is None or binding.state is not BindingState.CLOSED or binding.session_id is None:
+            return Reply(text="That is settled already.", detail="the choice was made already")
+        text = event_from_row(kept).text
+        person = person_of(call.event.address.platform, call.event.sender.id)
+        if call.event.action.value == NEW:
+            await self._p.store.sessions.rotate(
+                call.key, person=person, reason="a new conversation where one has moved away"
+            )
+            return Forward(text=text)
+        session = await self._p.store.sessions.get(binding.session_id)
+        if session is None or (call.role != "owner" and session.person != person):
+            return Reply(text="That conversation is not yours.", fate=Fate.REFUSED, detail="no right to take it back")
+        try:
+            await self._p.store.sessions.move(
+                session.id, call.key, address_to_json(call.event.address), moved_to=f"back to {call.key.split(':')[0]}"
+            )
+        except Conflict as conflict:
+            return Reply(text=f"It cannot be taken back now: {conflict}.", detail="taking back failed")
+        return Forward(text=text)

@@ -1,0 +1,334 @@
+"""The hand-off (P7): a session moves with its whole transcript, or stays exactly where it was.
+
+A request is a row; whoever claims it (one process, by compare-and-set) waits for the end of the giver's
+turn, has a thread made at the target, and then moves everything in one transaction: target bound, giver
+closed, row done. Every other end is `failed` with a reason, and has moved nothing. A claim that its
+process did not survive expires and is swept to `failed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import structlog
+
+from adapters.errors import AdapterError
+from adapters.events import ChatAddress, EventKind, MessageEvent, Sender
+from adapters.ports import CanOpenThreads
+from gateway.convert import address_from_dict, address_from_json, address_to_dict, address_to_json
+from gateway.delivery import Deliveries
+from gateway.handoff_target import Target, TargetFault, Targets
+from gateway.inputs import one_line
+from gateway.settled import whole
+from gateway.turns import delivery_of_text
+from state.errors import Conflict, NotFound, StateError
+from state.ids import HandoffId, SessionId, SessionKey
+from state.records import BindingState, Handoff
+from state.store import Store
+
+log = structlog.get_logger("gateway.handoff")
+
+CLAIM = 60.0
+POLL = 1.0
+SWEEP = 5.0
+TURN_SECONDS = 1800.0
+"""How long the giver's (or the target's) turn is waited for."""
+CALL_SECONDS = 60.0
+AT_ONCE = 8
+GREET_WITHIN = timedelta(days=1)
+"""The inbox recognises a hello that was committed for longer than that."""
+HELLO = (
+    "[This conversation was moved here just now, from {source} to {target}. Greet the person in a sentence or two: "
+    "say that you go on from where you were, and what was last spoken of. Do no work yet.]"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a row's `target` holds: the place as it was found when the hand-off was asked for.
+
+    `exact`: the session goes into that very line, no thread is made (somebody takes it back).
+    """
+
+    target: Target
+    exact: bool = False
+
+    def to_json(self) -> str:
+        """As it is stored; equal plans have equal texts."""
+        return json.dumps(
+            {"address": address_to_dict(self.target.address), "name": self.target.name, "exact": self.exact},
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """The reverse."""
+        data = json.loads(text)
+        target = Target(address=address_from_dict(data["address"]), name=data["name"])
+        return cls(target=target, exact=data["exact"])
+
+
+class Failed(Exception):
+    """The hand-off ends without having moved anything. The message is the reason, for people."""
+
+
+Accept = Callable[[MessageEvent, SessionKey], Coroutine[Any, Any, None]]
+
+
+class Handoffs:
+    """Claims and carries out. Everything is for the event loop's thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        deliveries: Deliveries,
+        targets: Targets,
+        *,
+        poll: float = POLL,
+        turn_seconds: float = TURN_SECONDS,
+    ) -> None:
+        self._store = store
+        self._deliveries = deliveries
+        self._targets = targets
+        self._poll = poll
+        self._turn_seconds = turn_seconds
+        self._wake = asyncio.Event()
+        self._tasks: dict[HandoffId, asyncio.Task[None]] = {}
+
+    def wake(self) -> None:
+        """A row was written: look at once."""
+        self._wake.set()
+
+    async def request(self, session_id: SessionId, source: SessionKey, plan: Plan, *, asked_by: str) -> Handoff:
+        """Ask for a move. Raises `Conflict` where one of the session is open, and other `StateError`s."""
+        made = await self._store.handoffs.request(session_id, source, plan.to_json(), asked_by)
+        log.info("handoff.requested", handoff=made.id, session=session_id, to=plan.target.name)
+        self.wake()
+        return made
+
+    async def run(self, accept: Accept) -> None:
+        """Claim what is asked for and sweep what has died, until cancelled; then what runs is let go: its
+        claim is given back as failed where nothing has moved yet.
+
+        `accept` commits an internal event to a key, or recognises it, and starts its work.
+        """
+        swept = 0.0
+        await self._greet_all(accept)
+        try:
+            while True:
+                self._wake.clear()
+                try:
+                    now = self._store.clock.monotonic()
+                    if now >= swept:
+                        swept = now + SWEEP
+                        await self._sweep()
+                    await self._claim_all(accept)
+                except StateError as error:
+                    log.warning("handoff.postponed", error=str(error))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll):
+                        await self._wake.wait()
+        finally:
+            await whole(self._let_go(), "handoffs:end")
+
+    async def _let_go(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=CALL_SECONDS)
+
+    async def _claim_all(self, accept: Accept) -> None:
+        for row in await self._store.handoffs.pending():
+            if row.id in self._tasks or len(self._tasks) >= AT_ONCE:
+                continue
+            try:
+                token = await self._store.handoffs.claim(row.id, self._store.owner, ttl=CLAIM)
+            except Conflict:
+                continue  # another process was quicker
+            task = asyncio.create_task(self._one(row, token, accept), name=f"handoff:{row.id}")
+            self._tasks[row.id] = task
+            task.add_done_callback(lambda _task, name=row.id: self._tasks.pop(name, None))  # type: ignore[misc]
+
+    async def _sweep(self) -> None:
+        for row in await self._store.handoffs.sweep():
+            log.warning("handoff.swept", handoff=row.id, reason=row.reason)
+            plan = Plan.from_json(row.target)
+            await self._tell(row, f"The hand-off to {plan.target.name} failed: {row.reason}. Nothing has moved.")
+            if row.thread_id is not None:
+                await self._abandon(plan, row.thread_id)
+
+    # one hand-off --------------------------------------------------------------------------------
+
+    async def _one(self, row: Handoff, token: str, accept: Accept) -> None:
+        keeper = asyncio.create_task(self._keep(row, token), name=f"handoff-claim:{row.id}")
+        plan = Plan.from_json(row.target)
+        try:
+            await self._greet(row, *await self._move(row, token, plan), accept)
+        except (Failed, TargetFault, AdapterError, StateError) as error:
+            told = error.told if isinstance(error, AdapterError) else str(error)
+            await self._fail(row, token, plan, told.rstrip("."))
+        except asyncio.CancelledError:
+            await whole(self._fail(row, token, plan, "the daemon was stopped"), f"handoff-fail:{row.id}")
+            raise
+        except Exception as error:  # the boundary of a hand-off: a defect fails it and touches nothing else
+            log.exception("handoff.defect", handoff=row.id)
+            await self._fail(row, token, plan, f"a defect of mine ({type(error).__name__})")
+        finally:
+            keeper.cancel()
+            await asyncio.wait([keeper])
+
+    async def _keep(self, row: Handoff, token: str) -> None:
+        while True:
+            await asyncio.sleep(CLAIM / 3)
+            try:
+                await self._store.handoffs.renew(row.id, token, ttl=CLAIM)
+            except StateError as error:
+                log.warning("handoff.claim_not_renewed", handoff=row.id, error=str(error))
+
+    async def _move(self, row: Handoff, token: str, plan: Plan) -> tuple[ChatAddress, SessionKey]:
+        """Move the session; its new place."""
+        await self._turn_ended(row.session_id)
+        address = plan.target.address if plan.exact else await self._place(row, token, plan)
+        key = self._targets.key(address, row.asked_by)
+        name = plan.target.name
+        until = self._store.clock.monotonic() + self._turn_seconds
+        while True:
+            await self._target_free(key, row.session_id)
+            try:
+                await self._store.handoffs.rebind_done(
+                    row.id, token, key, address_to_json(address), moved_to=f"{address.platform}: {name}"
+                )
+                break
+            except Conflict as conflict:
+                if "runs on session" not in str(conflict) or self._store.clock.monotonic() > until:
+                    raise Failed(str(conflict)) from conflict
+            await self._turn_ended(row.session_id)  # the giver wrote on: its turn ends first
+        log.info("handoff.done", handoff=row.id, session=row.session_id, key=key)
+        await self._tell(row, f"This conversation goes on at {address.platform}: {name}.")
+        return address, key
+
+    async def _turn_ended(self, session_id: SessionId) -> None:
+        """Wait for the end of the session's turn. Raises `Failed` after the bound."""
+        until = self._store.clock.monotonic() + self._turn_seconds
+        while await self._store.leases.holder(session_id) is not None:
+            if self._store.clock.monotonic() > until:
+                raise Failed("its turn did not end in time")
+            await asyncio.sleep(min(self._poll, 0.5))
+
+    async def _target_free(self, key: SessionKey, moving: SessionId) -> None:
+        """A turn that runs at the target belongs to another session: it ends first."""
+        binding = await self._store.sessions.binding(key)
+        if binding is None or binding.session_id is None or binding.session_id == moving:
+            return
+        if binding.state is BindingState.ACTIVE:
+            try:
+                await self._turn_ended(binding.session_id)
+            except Failed:
+                raise Failed("another turn is at work there and did not end in time") from None
+
+    async def _place(self, row: Handoff, token: str, plan: Plan) -> ChatAddress:
+        """The address at the target: a thread where the platform makes one, else the chat itself."""
+        chat = plan.target.address
+        adapter = self._deliveries.reach.adapter(chat.platform, chat.account)
+        if adapter is None:
+            raise Failed(f"{chat.platform} is not connected")
+        if chat.thread_id is not None or not isinstance(adapter, CanOpenThreads):
+            return chat
+        kept = await self._store.handoffs.thread_of_failed(row.session_id, row.target)
+        if kept is not None:
+            await self._store.handoffs.set_thread(row.id, token, kept)
+            return address_from_json(kept)
+        session = await self._store.sessions.get(row.session_id)
+        title = one_line((session.title if session else None) or "Our conversation", 90)
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                thread = await adapter.open_thread(chat, title)
+        except TimeoutError:
+            raise Failed(f"{chat.platform} did not answer in time; a thread may have been made there") from None
+        if thread is None:
+            return chat
+        await self._store.handoffs.set_thread(row.id, token, address_to_json(thread))
+        return thread
+
+    async def _fail(self, row: Handoff, token: str, plan: Plan, reason: str) -> None:
+        thread = None
+        try:
+            fresh = await self._store.handoffs.get(row.id)
+            thread = fresh.thread_id if fresh is not None else None
+            await self._store.handoffs.fail(row.id, token, reason)
+        except (Conflict, NotFound) as error:
+            log.warning("handoff.ended_otherwise", handoff=row.id, error=str(error))
+            return
+        except StateError as error:  # the sweep will end it
+            log.exception("handoff.not_ended", handoff=row.id, error=str(error))
+            return
+        log.warning("handoff.failed", handoff=row.id, reason=reason)
+        if thread is not None:
+            await self._abandon(plan, thread)
+        await self._tell(row, f"The hand-off to {plan.target.name} failed: {reason}. Nothing has moved.")
+
+    async def _abandon(self, plan: Plan, thread: str) -> None:
+        """Close a thread that nobody needs; a retry opens it again by writing there."""
+        address = address_from_json(thread)
+        adapter = self._deliveries.reach.adapter(address.platform, address.account)
+        if isinstance(adapter, CanOpenThreads):
+            try:
+                async with asyncio.timeout(CALL_SECONDS):
+                    await adapter.close_thread(address)
+            except (AdapterError, TimeoutError) as error:
+                log.warning("handoff.thread_left", thread=address.thread_id, error=str(error))
+
+    # what is said --------------------------------------------------------------------------------
+
+    async def _tell(self, row: Handoff, text: str) -> None:
+        """Tell the giver, where it is a chat that the daemon serves (a terminal looks at the row itself)."""
+        binding = await self._store.sessions.binding(row.source_key)
+        if binding is None:
+            return
+        address = address_from_json(binding.address_json)
+        if self._deliveries.reach.known(address.platform) is None:
+            return
+        try:
+            await self._deliveries.say(
+                delivery_of_text(f"handoff-{row.id}", address, text, self._store.clock.utc()),
+                session_id=row.session_id,
+            )
+        except StateError as error:
+            log.warning("handoff.not_told", handoff=row.id, error=str(error))
+
+    async def _greet_all(self, accept: Accept) -> None:
+        """Moves that were done when the process died before the hello was committed; others are recognised."""
+        try:
+            since = self._store.clock.utc() - GREET_WITHIN
+            for row in await self._store.handoffs.recent_done():
+                if row.ended_at is None or row.ended_at < since:
+                    continue
+                bindings = await self._store.sessions.bindings_of(row.session_id)
+                for one in bindings:
+                    address = address_from_json(one.address_json)
+                    if one.state is BindingState.ACTIVE and self._deliveries.reach.known(address.platform) is not None:
+                        await self._greet(row, address, one.key, accept)
+        except StateError as error:
+            log.warning("handoff.greetings_postponed", error=str(error))
+
+    async def _greet(self, row: Handoff, address: ChatAddress, key: SessionKey, accept: Accept) -> None:
+        source, plan = await self._store.sessions.binding(row.source_key), Plan.from_json(row.target)
+        came = address_from_json(source.address_json).platform if source is not None else "elsewhere"
+        now = self._store.clock.utc()
+        event = MessageEvent(
+            dedup_id=f"handoff:{row.id}",
+            kind=EventKind.INTERNAL,
+            message_id="",
+            address=address,
+            sender=Sender(id="handoff", name="hand-off"),
+            received_at=now,
+            text=HELLO.format(source=came, target=f"{address.platform} ({one_line(plan.target.name, 60)})"),
+        )
+        await accept(event, key)
