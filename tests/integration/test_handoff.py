@@ -166,7 +166,7 @@ async def test_the_giver_chooses_between_taking_back_and_a_new_one(
             await say(run, "are you there?", f"q{number}")
             assert (await run.fate(f"q{number}"))[0] == "silent"
             event = await run.row(f"q{number}")
-            model.script(f"chosen {choice}")
+            model.script(Step(text=f"chosen {choice}", when="are you there"))
             await run.platform.press(f"moved-{event.id}", choice, message_id=f"q{number}")
             await run.says(f"chosen {choice}")
             assert messages(model)[-1].endswith("are you there?")
