@@ -17,7 +17,9 @@ import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from adapters.errors import AdapterError, AuthFailed, Gone, NotReady, OutcomeUnknown, Rejected, RetryAfter
+from adapters.discord.adapter import DiscordAdapter
+from adapters.discord.settings import DiscordSettings
+from adapters.errors import AdapterError, AuthFailed, Gone, NoRights, NotReady, OutcomeUnknown, Rejected, RetryAfter
 from adapters.events import ChatAddress, Sender
 from adapters.http.adapter import HttpAdapter
 from adapters.http.auth import PRINCIPAL
@@ -29,7 +31,9 @@ from adapters.memory.adapter import BareMemoryAdapter, LiveMemoryAdapter, Memory
 from adapters.ports import PlatformAdapter
 from adapters.terminal.adapter import TerminalAdapter
 from adapters.terminal.piped import PipedFront
+from tests.counterparts.discord_server import DiscordServer
 from tests.counterparts.small_gateway import SmallGateway
+from tests.counterparts.small_services import services
 
 
 class Harness(ABC):
@@ -188,10 +192,53 @@ class HttpHarness(Harness):
         return self._confirmed
 
 
+class DiscordHarness(Harness):
+    """Discord: the genuine gateway client against the counterpart, in a direct message."""
+
+    confirms = False
+
+    @asynccontextmanager
+    async def open(self, gateway: SmallGateway, folder: Path) -> AsyncIterator[None]:
+        async with DiscordServer() as self._server:
+            settings = DiscordSettings.model_validate(
+                {"enabled": True, "token": self._server.token, "api_base": self._server.url,
+                 "gateway_url": self._server.gateway.url}
+            )  # fmt: skip
+            self.adapter = DiscordAdapter(settings, services(gateway, folder), pause=0.01)
+            self._ann = self._server.person("ann")
+            self._chat = self._server.dm(self._ann)
+            self._said: dict[str, object] = {}
+            self.address = ChatAddress(platform="discord", account=str(self._server.bot), chat_id=str(self._chat))
+            self.faults = {
+                NotReady: self._fault(status=403, html=True),
+                RetryAfter: self._fault(status=429, retry_after=2.5),
+                AuthFailed: self._fault(status=401, code=0),
+                Rejected: self._fault(code=50006),
+                NoRights: self._fault(code=50007),
+                Gone: self._fault(code=10003),
+                OutcomeUnknown: lambda: self._server.accept_then_drop("POST", "/channels/*/messages"),
+            }
+            yield
+            assert self._server.violations == []
+
+    def _fault(self, **how: object) -> Callable[[], None]:
+        return lambda: self._server.fail("POST", "/channels/*/messages", **how)  # type: ignore[arg-type]
+
+    async def hear(self, text: str, message_id: str) -> None:
+        if message_id in self._said:  # the same event once more, as after a resume
+            self._server.world.emit("MESSAGE_CREATE", self._said[message_id])
+            return
+        self._said[message_id] = self._server.say(self._chat, self._ann, text)
+
+    async def seen(self) -> str:
+        return "\n".join(one.content for one in self._server.shown(self._chat))
+
+
 HARNESSES: tuple[type[Harness], ...] = (
     MemoryHarness,
     BareMemoryHarness,
     LiveMemoryHarness,
     TerminalHarness,
     HttpHarness,
+    DiscordHarness,
 )
