@@ -54,10 +54,6 @@ class Refusal(sdk.TelegramError):
         return str(new) if isinstance(new, int) and not isinstance(new, bool) else None
 
 
-class Unclear(OutcomeUnknown):
-    """The request went out and no answer came; Telegram may have carried it out."""
-
-
 TABLE: tuple[tuple[type[AdapterError], str, tuple[str, ...]], ...] = (
     (
         UnparsableMarkup,
@@ -105,7 +101,7 @@ def translate(error: Exception) -> AdapterError:
         case sdk.TelegramError() | httpx.HTTPError():
             return _broken(error)
         case _:
-            return Unclear(f"the client of Telegram broke: {type(error).__name__}")
+            return OutcomeUnknown(f"the client of Telegram broke: {type(error).__name__}")
 
 
 def seconds_of(wait: object) -> float:
@@ -126,7 +122,7 @@ def _refused(error: Refusal) -> AdapterError:
     if code == 409:
         return NotReady(f"another program uses the bot: {told}", told="Another program uses this bot's token.")
     if code >= 500:
-        return Unclear(f"Telegram answered with {code}")
+        return OutcomeUnknown(f"Telegram answered with {code}")
     if code == 413:
         return Rejected("the file is too large for Telegram", told="The file is too large for Telegram.")
     if code in (400, 403):
@@ -154,7 +150,7 @@ def _broken(error: Exception) -> AdapterError:
     unsent = (httpx.UnsupportedProtocol, httpx.LocalProtocolError, RuntimeError)  # RuntimeError: the client is closed
     if isinstance(cause, (*before, *unsent)):
         return NotReady(f"Telegram cannot be reached ({what})", told="Telegram cannot be reached at the moment.")
-    return Unclear(f"the connection to Telegram broke in the middle ({what})")
+    return OutcomeUnknown(f"the connection to Telegram broke in the middle ({what})")
 
 
 def _short(text: str) -> str:

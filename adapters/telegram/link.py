@@ -95,6 +95,10 @@ class Api(Bot):
             data["offset"] = offset
         return await self._post("getUpdates", data, read_timeout=seconds + grace)
 
+    async def raw_file(self, file_id: str) -> Any:
+        """`getFile` as it came: the SDK puts the token into the path."""
+        return await self._post("getFile", {"file_id": file_id})
+
 
 class Link:
     """One connection, from `open` to `close`; not opened twice."""
@@ -150,6 +154,10 @@ class Link:
                 found = translate(error)
                 self._suspect = isinstance(found, OutcomeUnknown)
                 raise found from error
+
+    def suspect(self) -> None:
+        """Ask Telegram whether it answers before the next call."""
+        self._suspect = True
 
     async def ask(self, make: Callable[[Api], Awaitable[T]]) -> T:
         """Make a call that changes nothing, or nothing that doing it again would spoil."""

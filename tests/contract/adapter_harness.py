@@ -29,11 +29,14 @@ from adapters.http.settings import HttpSettings
 from adapters.limits import Limits
 from adapters.memory.adapter import BareMemoryAdapter, LiveMemoryAdapter, MemoryAdapter
 from adapters.ports import PlatformAdapter
+from adapters.telegram.adapter import TelegramAdapter
+from adapters.telegram.settings import TelegramSettings
 from adapters.terminal.adapter import TerminalAdapter
 from adapters.terminal.piped import PipedFront
 from tests.counterparts.discord_server import DiscordServer
 from tests.counterparts.small_gateway import SmallGateway
 from tests.counterparts.small_services import services
+from tests.counterparts.telegram_server import TelegramServer
 
 
 class Harness(ABC):
@@ -234,6 +237,57 @@ class DiscordHarness(Harness):
         return "\n".join(one.content for one in self._server.shown(self._chat))
 
 
+class TelegramHarness(Harness):
+    """Telegram: the genuine client against the counterpart, by long polling, in a private chat."""
+
+    idempotent = False
+
+    @asynccontextmanager
+    async def open(self, gateway: SmallGateway, folder: Path) -> AsyncIterator[None]:
+        async with TelegramServer() as self._server:
+            settings = TelegramSettings.model_validate(
+                {"enabled": True, "token": self._server.token, "api_base": self._server.url}
+            )
+            self.adapter = TelegramAdapter(settings, services(gateway, folder))
+            self._ann = self._server.world.person("Ann", username="ann")
+            self._chat = self._server.world.private(self._ann)
+            self._said: dict[str, dict[str, object]] = {}
+            self.address = ChatAddress(
+                platform="telegram", account=str(self._server.world.bot.id), chat_id=str(self._chat.id)
+            )
+            fail = self._server.fail
+            self.faults = {
+                NotReady: self._unreachable,
+                RetryAfter: lambda: self._server.flood("sendMessage", 7),
+                AuthFailed: lambda: fail("sendMessage", status=401),
+                Rejected: lambda: fail("sendMessage", status=400, description="Bad Request: message text is empty"),
+                NoRights: lambda: fail("sendMessage", status=403, description="Forbidden: bot was blocked by the user"),
+                Gone: lambda: fail("sendMessage", status=400, description="Bad Request: chat not found"),
+                OutcomeUnknown: lambda: self._server.accept_then_drop("sendMessage"),
+            }
+            yield
+            assert self._server.violations == []
+
+    def _unreachable(self) -> None:
+        """After an unknown outcome Telegram is asked first, and nothing is sent where it does not answer."""
+        assert isinstance(self.adapter, TelegramAdapter)
+        self.adapter.suspect()
+        self._server.fail("getMe", status=502)
+
+    async def hear(self, text: str, message_id: str) -> None:
+        if message_id in self._said:
+            self._server.updates.duplicate(self._said[message_id])
+            return
+        self._server.say(self._chat, self._ann, text)
+        self._said[message_id] = self._server.updates.waiting[-1]
+
+    def confirmed(self) -> int:
+        return sum(1 for one in self._said.values() if one["update_id"] < self._server.confirmed)  # type: ignore[operator]
+
+    async def seen(self) -> str:
+        return "\n".join(one.text for one in self._server.shown(self._chat))
+
+
 HARNESSES: tuple[type[Harness], ...] = (
     MemoryHarness,
     BareMemoryHarness,
@@ -241,4 +295,5 @@ HARNESSES: tuple[type[Harness], ...] = (
     TerminalHarness,
     HttpHarness,
     DiscordHarness,
+    TelegramHarness,
 )
