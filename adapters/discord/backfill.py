@@ -226,18 +226,20 @@ class Backfill:
 
     async def _try(self, channel: str, rest: Rest, take: Take) -> int:
         """Fill one channel. What cannot be done now stays open."""
-        try:
-            return await self._fill(channel, rest, take)
-        except AuthFailed:
-            raise
-        except (Gone, NoRights) as error:
-            log.info("channel.forgotten", channel=channel, error=str(error))
-            await self._forget(channel)
-        except RetryAfter as wait:
-            await asyncio.sleep(wait.seconds)
-        except AdapterError as error:
-            log.info("gap.not_filled_now", channel=channel, error=str(error))
-        return 0
+        while True:
+            try:
+                return await self._fill(channel, rest, take)
+            except AuthFailed:
+                raise
+            except (Gone, NoRights) as error:
+                log.info("channel.forgotten", channel=channel, error=str(error))
+                await self._forget(channel)
+            except RetryAfter as wait:
+                await asyncio.sleep(wait.seconds)
+                continue
+            except AdapterError as error:
+                log.info("gap.not_filled_now", channel=channel, error=str(error))
+            return 0
 
     async def _forget(self, channel: str) -> None:
         try:

@@ -350,6 +350,9 @@ class Gateway:
             elif event == "INTERACTION_CREATE" and isinstance(data.get("message"), dict):
                 rules.censor_message(data["message"], bot, backend=self._world, exempt_root=True)
         if event == "GUILD_CREATE":
+            for role in data["roles"]:
+                if role["managed"]:  # made for the bot alone
+                    role["tags"] = {"bot_id": str(bot)}
             rules.prune_guild_create(data, session.intents, bot)
         return data
 

@@ -73,6 +73,7 @@ class Rest:
             ("GET", r"/channels/(\d+)/messages", self._history),
             ("POST", r"/channels/(\d+)/messages", self._send),
             ("PATCH", r"/channels/(\d+)/messages/(\d+)", self._edit),
+            ("PATCH", r"/channels/(\d+)", self._modify),
             ("POST", r"/channels/(\d+)/messages/(\d+)/threads", self._branch),
             ("GET", r"/guilds/(\d+)/threads/active", self._active),
             ("PUT", r"/channels/(\d+)/messages/(\d+)/reactions/[^/]+/@me", self._react),
@@ -365,6 +366,19 @@ class Rest:
             return
         if state.locked or (state.archived and not sending):
             raise BackendError(400, 50083, "Thread is archived")
+
+    def _modify(self, call: Call, uploads: list[Upload], channel_id: int) -> Any:
+        """A thread is woken by whoever may write in it, and put to sleep by who made it; the rest needs a right."""
+        channel, wanted = self._channel(channel_id), call.body
+        state = channel.thread_metadata
+        if state is None or set(wanted) != {"archived"} or self._world.may(channel, "manage_threads"):
+            return self._dispatch(call, uploads)
+        mine = channel.owner_id == self._world.bot_user.id
+        woken = not wanted["archived"] and self._world.may(channel, "send_messages_in_threads")
+        if state.locked or not (mine or woken):
+            raise BackendError(403, 50013, "Missing Permissions")
+        self._world.edit_channel(channel_id, {}, thread_metadata=dict(wanted))
+        return dict(serializers.channel_payload(self._world, self._channel(channel_id)))
 
     def _refuse_message(self, body: dict[str, Any], uploads: list[Upload], message: Message | None) -> None:
         content = body.get("content")

@@ -45,6 +45,8 @@ class SmallGateway:
         self.rows: list[Row] = []
         self.offered = 0
         """How often `accept` was called."""
+        self.unreadables: list[tuple[str, str]] = []
+        """Dedup id and reason of what could not be parsed."""
         self.faults: deque[Exception] = deque()
         """Raised by the next calls of `accept`, one each."""
         self.gate = asyncio.Event()
@@ -77,6 +79,11 @@ class SmallGateway:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return Accepted(event_id=row.event_id, is_new=True)
+
+    async def unreadable(self, platform: str, account: str, dedup_id: str, raw: str, reason: str) -> Accepted:
+        self.unreadables.append((dedup_id, reason))
+        self._tell()
+        return Accepted(event_id=0, is_new=True)
 
     async def _run(self, row: Row, script: Script) -> None:
         with suppress(NotReady):  # a delivery that waits for another day
