@@ -1,0 +1,192 @@
+"""The other side of each chat platform, as the end-to-end tests see it: people, what they say, what they see.
+
+One class a platform over its counterpart server. The daemon is a real process that knows nothing of it but
+the addresses in its configuration.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.counterparts.discord_server import DiscordServer
+from tests.counterparts.telegram_server import TelegramServer
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Somewhere to talk: the platform's own handle, and a thread of it."""
+
+    chat: Any
+    thread: Any = None
+
+
+class Side(ABC):
+    """One platform with an owner (ann), a member (ben) and a group of theirs."""
+
+    name: str
+    server: Any
+    private: Place
+    """Ann's private chat with the bot."""
+    room: Place
+    """The group of Ann and Ben."""
+
+    @asynccontextmanager
+    @abstractmethod
+    async def open(self) -> AsyncIterator[None]:
+        """Run the counterpart."""
+        yield
+
+    @abstractmethod
+    def section(self) -> dict[str, Any]:
+        """The platform's section of the configuration; secrets as references."""
+
+    @abstractmethod
+    def env(self) -> dict[str, str]:
+        """The secrets."""
+
+    @abstractmethod
+    def owner(self) -> str:
+        """Ann as `platform:id`."""
+
+    @abstractmethod
+    def say(self, place: Place, text: str, *, who: str = "ann", mention: bool = False, live: bool = True) -> Any:
+        """Somebody says it; `live` false: while no daemon is connected. Gives the message."""
+
+    @abstractmethod
+    def send_file(self, place: Place, name: str, data: bytes, caption: str) -> Any:
+        """Ann sends a document."""
+
+    @abstractmethod
+    def edit(self, place: Place, message: Any, text: str) -> None:
+        """Ann changes her message."""
+
+    @abstractmethod
+    def press(self, place: Place, label: str) -> None:
+        """Ann presses the button with that label below one of the bot's messages."""
+
+    @abstractmethod
+    def seen(self, place: Place) -> list[str]:
+        """The bot's visible messages there, in order."""
+
+    def answers_to(self, place: Place, message: Any) -> Place:
+        """Where the answer to a mention in the room is expected."""
+        return place
+
+    async def until(self, holds: Any, seconds: float = 20.0) -> None:
+        """Wait for something to be seen."""
+        await self.server.until(holds, timeout=seconds)
+
+    def check(self) -> None:
+        """Nothing was sent that the platform's documentation does not allow."""
+        assert self.server.violations == []
+
+
+class TelegramSide(Side):
+    """Telegram by long polling."""
+
+    name = "telegram"
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        async with TelegramServer(username="tidy_bot") as self.server:
+            world = self.server.world
+            self.people = {"ann": world.person("Ann"), "ben": world.person("Ben")}
+            self.private = Place(world.private(self.people["ann"]))
+            self.room = Place(world.supergroup("Kitchen", *self.people.values()))
+            yield
+
+    def section(self) -> dict[str, Any]:
+        return {
+            "enabled": True,
+            "token": "${TELEGRAM_BOT_TOKEN}",
+            "api_base": self.server.url,
+            "allow": [str(self.people["ben"].id)],
+        }
+
+    def env(self) -> dict[str, str]:
+        return {"TELEGRAM_BOT_TOKEN": self.server.token}
+
+    def owner(self) -> str:
+        return f"telegram:{self.people['ann'].id}"
+
+    def say(self, place: Place, text: str, *, who: str = "ann", mention: bool = False, live: bool = True) -> Any:
+        text = f"@tidy_bot {text}" if mention else text
+        return self.server.say(place.chat, self.people[who], text, thread=place.thread)
+
+    def send_file(self, place: Place, name: str, data: bytes, caption: str) -> Any:
+        return self.server.send_document(
+            place.chat, self.people["ann"], data, caption=caption, name=name, mime="text/plain"
+        )
+
+    def edit(self, place: Place, message: Any, text: str) -> None:
+        self.server.edit(place.chat, message["message_id"], text)
+
+    def press(self, place: Place, label: str) -> None:
+        self.server.press(place.chat, self.people["ann"], label)
+
+    def seen(self, place: Place) -> list[str]:
+        return [one.text for one in self.server.shown(place.chat)]
+
+
+class DiscordSide(Side):
+    """Discord."""
+
+    name = "discord"
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        async with DiscordServer(heartbeat_interval=1.0) as self.server:
+            self.people = {name: self.server.person(name) for name in ("ann", "ben")}
+            self.private = Place(self.server.dm(self.people["ann"]))
+            self.room = Place(self.server.channel)
+            yield
+
+    def section(self) -> dict[str, Any]:
+        return {
+            "enabled": True,
+            "token": "${DISCORD_BOT_TOKEN}",
+            "api_base": self.server.url,
+            "gateway_url": f"{self.server.url.replace('http', 'ws', 1)}/gateway",
+            "allow": [str(self.people["ben"])],
+        }
+
+    def env(self) -> dict[str, str]:
+        return {"DISCORD_BOT_TOKEN": self.server.token}
+
+    def owner(self) -> str:
+        return f"discord:{self.people['ann']}"
+
+    def say(self, place: Place, text: str, *, who: str = "ann", mention: bool = False, live: bool = True) -> Any:
+        text = f"<@{self.server.bot}> {text}" if mention else text
+        return self.server.say(place.thread or place.chat, self.people[who], text, live=live)
+
+    def send_file(self, place: Place, name: str, data: bytes, caption: str) -> Any:
+        return self.server.say(place.chat, self.people["ann"], caption, attachments=[(name, "text/plain", data)])
+
+    def edit(self, place: Place, message: Any, text: str) -> None:
+        self.server.edit(message, text)
+
+    def press(self, place: Place, label: str) -> None:
+        for one in reversed(self.server.shown(place.thread or place.chat)):
+            for row in one.components:
+                for button in row["components"]:
+                    if button["label"] == label:
+                        self.server.press(one.id, self.people["ann"], button["custom_id"])
+                        return
+        raise AssertionError(f"there is no button {label!r}")
+
+    def seen(self, place: Place) -> list[str]:
+        where = place.thread or place.chat
+        if where not in self.server.world.messages:
+            return []  # the thread is not made yet
+        return [one.content for one in self.server.shown(where)]
+
+    def answers_to(self, place: Place, message: Any) -> Place:
+        return Place(place.chat, int(message["id"]))
+
+
+SIDES: tuple[type[Side], ...] = (TelegramSide, DiscordSide)
