@@ -29,6 +29,8 @@ class Side(ABC):
 
     name: str
     server: Any
+    fills_back = True
+    """Whether what was missed is fetched from the history (else the platform keeps it for us)."""
     private: Place
     """Ann's private chat with the bot."""
     room: Place
@@ -89,6 +91,7 @@ class TelegramSide(Side):
     """Telegram by long polling."""
 
     name = "telegram"
+    fills_back = False
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
