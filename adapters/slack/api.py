@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -62,6 +62,10 @@ class Api:
         """The same, for methods that take a form only and change nothing that people see."""
         return (await self._call(method, writes=False, data=fields))[0]
 
+    async def submit(self, method: str, **fields: Any) -> dict[str, Any]:
+        """As `write`, for methods that take a form only."""
+        return (await self._call(method, writes=True, data=fields))[0]
+
     async def who(self) -> tuple[dict[str, Any], str]:
         """The answer of `auth.test`, and the scopes of the token with commas between them."""
         data, headers = await self._call("auth.test", writes=False, data={})
@@ -69,7 +73,7 @@ class Api:
 
     async def pages(
         self, method: str, key: str, limit: int, **query: str | int | bool
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """The items under `key` of a paginated method, `limit` a page, until there are no more."""
         cursor = ""
         while True:

@@ -42,7 +42,7 @@ def _words(block: Any, depth: int) -> str:
             address = _str(block.get("url"))
             return f"{text} ({address})" if text and text != address else address
         case "user":
-            return f"@{_str(block.get("user_id"))}"
+            return f"@{_str(block.get('user_id'))}"
         case "emoji":
             return f":{_str(block.get('name'))}:"
         case "actions" | "divider":

@@ -20,12 +20,28 @@ class SlackSettings(PlatformSettings):
     bot_token: SecretStr | None = Field(default=None, validate_default=True, description="The bot token (xoxb-).")
     app_token: SecretStr | None = Field(default=None, description="The app token (xapp-), for the mode `socket`.")
     signing_secret: SecretStr | None = Field(default=None, description="The signing secret, for the mode `http`.")
-    api_base: str | None = Field(default=None, description="Another API server; null is Slack's own.")
+    api_base: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^/\s]+/?$",
+        description="Another API server (its origin, without a path); null is Slack's own.",
+    )
     allow: Annotated[tuple[str, ...], BeforeValidator(lambda value: id_list(value, _person_fault))] = Field(
         default=(), description='Who may talk to the bot, by member id; ["*"] is everybody, as a guest.'
     )
     mode: Literal["socket", "http"] = Field(default="socket", description="Socket Mode, or events over HTTP.")
     path: str = Field(default="/slack/events", pattern=r"^/\S*$", description="The path on the webhook listener.")
+    dm_threads: bool = Field(
+        default=False, description="Whether a direct message is answered in a thread of its own, with its own session."
+    )
+    link_previews: bool = Field(default=False, description="Whether links in answers get a preview.")
+    backfill_messages: int = Field(
+        default=200, ge=0, le=10_000, description="Messages of a channel that are fetched after a gap, at most."
+    )
+
+    def exclusive(self) -> tuple[str, ...]:
+        """Slack deals events out to the sockets of an app: a second daemon would take its share of them."""
+        token = self.app_token if self.mode == "socket" else self.bot_token
+        return () if token is None else (token.get_secret_value(),)
 
     @classmethod
     def person_fault(cls, person: str) -> str | None:
@@ -41,6 +57,10 @@ class SlackSettings(PlatformSettings):
     def _mode(self) -> Self:
         if self.enabled and self.mode == "socket" and self.app_token is None:
             raise ValueError("the mode socket needs app_token")
-        if self.enabled and self.mode == "http" and self.signing_secret is None:
+        if (
+            self.enabled
+            and self.mode == "http"
+            and (self.signing_secret is None or not self.signing_secret.get_secret_value().strip())
+        ):
             raise ValueError("the mode http needs signing_secret")
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from adapters import registry
 from gateway.config import Config, ConfigError, default_path, load
 from gateway.config_build import SECTIONS, schema
 from gateway.config_platforms import platform_settings
@@ -250,7 +252,10 @@ def test_secrets_of_platforms_that_are_off_are_not_asked_for_but_checked_for_for
     assert "plain text" in line
 
 
-def test_a_platform_without_its_adapter_cannot_be_switched_on(given: Load) -> None:
+def test_a_platform_without_its_adapter_cannot_be_switched_on(given: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = dict(registry.manifests())
+    known["slack"] = dataclasses.replace(known["slack"], adapter=None)
+    monkeypatch.setattr(registry, "manifests", lambda: known)
     text = "platforms: {slack: {enabled: true, bot_token: '${A}', app_token: '${A}'}}"
     (line,) = refused(given, text, {"A": "a1" * 9})
     assert "platforms.slack.enabled: this version of Tidings cannot connect to slack yet" in line
