@@ -146,7 +146,7 @@ class Directory:
             case "CHANNEL_DELETE" | "THREAD_DELETE":
                 self._forget(_text(data.get("id")) or "")
             case "THREAD_LIST_SYNC":
-                for thread in _dicts(data.get("threads")):
+                for thread in dicts(data.get("threads")):
                     self._channel({**thread, "guild_id": guild_id})
             case "GUILD_ROLE_CREATE" | "GUILD_ROLE_UPDATE":
                 if (guild := self._guilds.get(guild_id or "")) is not None:
@@ -160,16 +160,16 @@ class Directory:
             return
         self._forget_guild(guild_id)
         guild = self._guilds[guild_id] = Guild(name=_text(data.get("name")) or "")
-        for role in _dicts(data.get("roles")):
+        for role in dicts(data.get("roles")):
             self._role(guild, role)
-        for channel in (*_dicts(data.get("channels")), *_dicts(data.get("threads"))):
+        for channel in (*dicts(data.get("channels")), *dicts(data.get("threads"))):
             self._channel({**channel, "guild_id": guild_id})
 
     def _guild_changed(self, data: Mapping[str, Any]) -> None:
         guild = self._guilds.get(_text(data.get("id")) or "")
         if guild is not None:
             guild.name = _text(data.get("name")) or guild.name
-            for role in _dicts(data.get("roles")):
+            for role in dicts(data.get("roles")):
                 self._role(guild, role)
 
     def _role(self, guild: Guild, role: object) -> None:
@@ -203,5 +203,6 @@ class Directory:
             self._where.pop(channel, None)
 
 
-def _dicts(value: object) -> list[dict[str, Any]]:
+def dicts(value: object) -> list[dict[str, Any]]:
+    """The objects of a JSON list; what is no list has none."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 
+from adapters.discord.directory import dicts
 from adapters.discord.rest import Rest
 from adapters.errors import AdapterError
 from adapters.events import Attachment
@@ -80,7 +81,8 @@ def _read(ref: str) -> dict[str, str]:
 def _attachments(data: Any) -> list[dict[str, Any]]:
     if not isinstance(data, dict):
         return []
-    found = list(data.get("attachments") or ())
-    for shot in data.get("message_snapshots") or ():
-        found += (shot.get("message") or {}).get("attachments") or ()
-    return [one for one in found if isinstance(one, dict)]
+    found = dicts(data.get("attachments"))
+    for shot in dicts(data.get("message_snapshots")):
+        inner = shot.get("message")
+        found += dicts(inner.get("attachments")) if isinstance(inner, dict) else []
+    return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from adapters.discord.directory import CAN_HAVE_THREADS, FORUM, MEDIA, Directory, Place
+from adapters.discord.directory import CAN_HAVE_THREADS, FORUM, MEDIA, Directory, Place, dicts
 from adapters.discord.readable import means_us, moment_of, plain_name, readable, user_name
 from adapters.events import (
     Attachment,
@@ -42,6 +42,12 @@ class Reading:
     auto_thread: bool
     attachment_bytes: int
     threadless: frozenset[str] | set[str] = frozenset()
+
+
+def type_of(data: Mapping[str, Any]) -> int:
+    """The type of a message; one that is not understood is none of ours."""
+    kind = data.get("type", DEFAULT)
+    return kind if isinstance(kind, int) else -1
 
 
 def author_of(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -107,7 +113,7 @@ def message_event(
 ) -> MessageEvent | None:
     """The event of a message, or None where nobody has said anything to anybody (pins, boosts, copies)."""
     directory, sender, message_id = reading.directory, sender_of(data), data.get("id")
-    kind = data.get("type", DEFAULT)
+    kind = type_of(data)
     if sender is None or not isinstance(message_id, str) or sender.id == directory.us:
         return None
     if author_of(data).get("id") == directory.us or _flags(data) & EPHEMERAL_FLAG:
@@ -135,6 +141,7 @@ def message_event(
         attachments=_files(data, place.id, message_id, reading.attachment_bytes),
         reply_to=reply,
         forwarded_from=_origin(data, directory) if is_forward(data) else None,
+        chat_name=plain_name(place.name) or None,
         facts=_facts(data),
         mentions_us=for_us or (place.is_thread and place.owner_id == directory.us),
         came=came,
@@ -161,7 +168,7 @@ def edit_event(
         return None
     if author_of(data).get("id") == directory.us or not isinstance(data.get("content"), str):
         return None
-    if data.get("type", DEFAULT) not in SPOKEN or is_starter_twin(data, place, directory):
+    if type_of(data) not in SPOKEN or is_starter_twin(data, place, directory):
         return None
     return MessageEvent(
         dedup_id=f"{message_id}:edit:{edited}",
@@ -238,9 +245,7 @@ def _flags(data: Mapping[str, Any]) -> int:
 
 def _snapshot(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """The message that is passed on, as it was then."""
-    found = data.get("message_snapshots")
-    first = found[0] if isinstance(found, list) and found else None
-    message = first.get("message") if isinstance(first, dict) else None
+    message = next((one.get("message") for one in dicts(data.get("message_snapshots"))), None)
     return message if isinstance(message, dict) else {}
 
 
@@ -259,11 +264,11 @@ def _text(data: Mapping[str, Any], place: Place, directory: Directory) -> str:
 def _embedded(data: Mapping[str, Any]) -> list[str]:
     """What a program says in a card. Previews of links are another's words, and are left out."""
     found = []
-    for embed in data.get("embeds") or ():
-        if not isinstance(embed, dict) or embed.get("type", "rich") != "rich":
+    for embed in dicts(data.get("embeds")):
+        if embed.get("type", "rich") != "rich":
             continue
-        fields = [one for one in embed.get("fields") or () if isinstance(one, dict)]
-        lines = [embed.get("title"), embed.get("description"), *(f"{f.get('name')}: {f.get('value')}" for f in fields)]
+        fields = [f"{one.get('name')}: {one.get('value')}" for one in dicts(embed.get("fields"))]
+        lines = [embed.get("title"), embed.get("description"), *fields]
         found.append("\n".join(line for line in lines if isinstance(line, str) and line))
     return found
 
@@ -297,13 +302,12 @@ def _origin(data: Mapping[str, Any], directory: Directory) -> str:
 
 def _facts(data: Mapping[str, Any]) -> tuple[str, ...]:
     source = _snapshot(data) if is_forward(data) else data
-    stickers = [one for one in source.get("sticker_items") or () if isinstance(one, dict)]
-    facts = [f'a sticker: "{plain_name(one.get("name"), "?")}"' for one in stickers]
+    facts = [f'a sticker: "{plain_name(one.get("name"), "?")}"' for one in dicts(source.get("sticker_items"))]
     poll = source.get("poll")
     if isinstance(poll, dict):
         question = poll.get("question")
         words = plain_name(question.get("text"), "?") if isinstance(question, dict) else "?"
-        answers = [plain_name(_answer(one), "?") for one in poll.get("answers") or () if isinstance(one, dict)]
+        answers = [plain_name(_answer(one), "?") for one in dicts(poll.get("answers"))]
         facts.append(f'a poll: "{words}" with the answers: {" · ".join(answers)}')
     return tuple(facts)
 
@@ -316,12 +320,7 @@ def _answer(one: Mapping[str, Any]) -> object:
 def _files(data: Mapping[str, Any], channel: str, message_id: str, limit: int) -> tuple[Attachment, ...]:
     source = _snapshot(data) if is_forward(data) else data
     voice = bool(_flags(source) & VOICE_FLAG)
-    found = source.get("attachments")
-    return tuple(
-        _file(one, channel, message_id, limit, voice=voice)
-        for one in (found if isinstance(found, list) else ())
-        if isinstance(one, dict)
-    )
+    return tuple(_file(one, channel, message_id, limit, voice=voice) for one in dicts(source.get("attachments")))
 
 
 def _file(one: Mapping[str, Any], channel: str, message_id: str, limit: int, *, voice: bool) -> Attachment:

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from adapters.discord.custom import read_custom_id
+from adapters.discord.directory import dicts
 from adapters.discord.readable import moment_of, user_name
 from adapters.discord.rest import Rest
 from adapters.errors import AdapterError
@@ -34,7 +35,8 @@ OPTION = "text"
 
 def person_of(data: Mapping[str, Any]) -> Sender | None:
     """Who pressed."""
-    member = data.get("member") if isinstance(data.get("member"), dict) else None
+    given = data.get("member")
+    member = given if isinstance(given, dict) else None
     user = member.get("user") if member is not None else data.get("user")
     if not isinstance(user, dict) or not isinstance(user.get("id"), str):
         return None
@@ -79,8 +81,8 @@ def interaction_event(data: Mapping[str, Any], address: ChatAddress, now: dateti
 
 
 def _option(inner: Mapping[str, Any]) -> str:
-    for option in inner.get("options") or ():
-        if isinstance(option, dict) and option.get("name") == OPTION:
+    for option in dicts(inner.get("options")):
+        if option.get("name") == OPTION:
             return str(option.get("value", "")).strip()
     return ""
 
@@ -136,6 +138,6 @@ def _essence(command: Any) -> tuple[str, str, int, tuple[tuple[str, str, int, bo
         return "", "", 0, ()
     options = tuple(
         (str(one.get("name")), str(one.get("description")), int(one.get("type", 0)), bool(one.get("required")))
-        for one in command.get("options") or ()
+        for one in dicts(command.get("options"))
     )
     return str(command.get("name")), str(command.get("description")), int(command.get("type", 1)), options

@@ -91,7 +91,7 @@ class Link:
                 if position is None and not home:
                     home = self._gateway_url or await self._find_gateway()
                 resume = await self._hold(position, home)
-                position = self._position() if resume else None
+                position = (self._position() or position) if resume else None
                 tries = 0 if self._was_ready else tries + 1
                 if tries >= TRIES:
                     raise NotReady("the connection to Discord's gateway does not last")

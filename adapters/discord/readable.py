@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from adapters.discord.directory import Directory
+from adapters.discord.directory import Directory, dicts
 
 NAME = 80
 _FORMS = re.compile(
@@ -41,8 +41,7 @@ def user_name(user: Mapping[str, Any], member: Mapping[str, Any] | None = None) 
 
 def means_us(data: Mapping[str, Any], guild_id: str | None, directory: Directory) -> bool:
     """Whether a message mentions us as a person, or the role that was made for us. Words do not count."""
-    users = data.get("mentions")
-    if isinstance(users, list) and any(isinstance(one, dict) and one.get("id") == directory.us for one in users):
+    if any(one.get("id") == directory.us for one in dicts(data.get("mentions"))):
         return True
     roles = data.get("mention_roles")
     return isinstance(roles, list) and any(directory.is_our_role(guild_id, str(role)) for role in roles)
@@ -57,11 +56,7 @@ def readable(
         if found[1] != directory.us and not directory.is_our_role(guild_id, found[1]):
             break
         text = text[found.end() :]
-    people = {
-        str(one.get("id")): user_name(one, one.get("member"))
-        for one in data.get("mentions") or ()
-        if isinstance(one, dict)
-    }
+    people = {str(one.get("id")): user_name(one, one.get("member")) for one in dicts(data.get("mentions"))}
 
     def shown(match: re.Match[str]) -> str:
         if (user := match["user"]) is not None:

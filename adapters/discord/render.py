@@ -91,7 +91,8 @@ def read_chunk(chunk: RenderedChunk) -> tuple[str, list[dict[str, Any]], Attachm
     try:
         data = json.loads(chunk.payload)
         file = data.get("file")
-        return str(data["content"]), list(data.get("components", ())), attachment_from_dict(file) if file else None
+        media = None if file is None else attachment_from_dict(file)
+        return str(data["content"]), list(data.get("components", ())), media
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Rejected(f"the stored chunk cannot be read: {type(error).__name__}") from error
 
