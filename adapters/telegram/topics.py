@@ -17,7 +17,8 @@ TITLE = 128
 async def open_topic(link: GetLink, moves: Moves, chat: ChatAddress, title: str) -> ChatAddress | None:
     """Make a topic and return its address; None where the chat can have none."""
     place = place_of(moves, replace(chat, thread_id=None))
-    if chat.chat_kind == "private":
+    is_private = place.chat > 0  # the kind may not be known where an address comes from the configuration
+    if is_private:
         if not (await link().me()).has_topics_enabled:
             return None
     elif not (await link().ask(lambda bot: bot.get_chat(place.chat))).is_forum:
@@ -29,14 +30,14 @@ async def open_topic(link: GetLink, moves: Moves, chat: ChatAddress, title: str)
         if error.says("not a forum"):
             return None
         raise translate(error) from error
-    return replace(chat, thread_id=str(topic.message_thread_id))
+    return replace(chat, thread_id=str(topic.message_thread_id), chat_kind="private" if is_private else "group")
 
 
 async def close_topic(link: GetLink, moves: Moves, thread: ChatAddress) -> None:
     """Close a topic. Already closed or gone is a success; topics of private chats cannot be closed."""
     place = place_of(moves, thread)
     number = place.thread
-    if number is None or thread.thread_id == GENERAL or thread.chat_kind == "private":
+    if number is None or thread.thread_id == GENERAL or place.chat > 0:
         return
     try:
         await link().call(lambda bot: bot.close_forum_topic(place.chat, number))
