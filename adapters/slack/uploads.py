@@ -71,11 +71,13 @@ class Uploads:
         if address.thread_id is not None:
             fields["thread_ts"] = address.thread_id
         try:
-            await self._api.submit("files.completeUploadExternal", **fields)
+            done = await self._api.submit("files.completeUploadExternal", **fields)
         except (NotReady, Rejected, RetryAfter):
             del self._made[key]
             raise
-        ts = await self._message_of(address, file_id)
+        told = done.get("files")
+        ts = _share(told[0], address.chat_id) if isinstance(told, list) and told else None
+        ts = ts or await self._message_of(address, file_id)
         return _receipt(ts or f"{FILE}{file_id}")
 
     async def _put(self, url: str, file: BinaryIO) -> None:
