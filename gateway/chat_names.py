@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from adapters.events import ChatAddress, MessageEvent
 from gateway.convert import address_to_json
 from gateway.inputs import one_line
@@ -10,6 +12,11 @@ from gateway.work import TurnParts
 LONGEST = 100
 REMEMBERED = 2000
 """Chats whose names are remembered, so that they are written only when they change."""
+
+
+def chat_of(address: ChatAddress) -> ChatAddress:
+    """The chat that a place is in: without its thread."""
+    return dataclasses.replace(address, thread_id=None)
 
 
 class ChatNames:
@@ -21,7 +28,7 @@ class ChatNames:
 
     def note(self, event: MessageEvent) -> None:
         """Keep the name of the chat, where somebody speaks who is let in. Never blocks and never fails."""
-        address, name = event.address, one_line(event.chat_name or "", LONGEST)
+        address, name = chat_of(event.address), one_line(event.chat_name or "", LONGEST)
         if self._names.get(address) == name or self._p.access.role(address.platform, event.sender.id) is None:
             return
         if len(self._names) >= REMEMBERED:

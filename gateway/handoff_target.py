@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from adapters.events import ChatAddress
 from adapters.ports import PlatformAdapter
@@ -89,14 +89,15 @@ class Targets:
 
     async def _named(self, platform: str, wanted: str) -> Target:
         known = [(name, address_from_json(text)) for name, text in await self._store.directory.chats(platform)]
-        exact = [(name, address) for name, address in known if wanted in (_id(address), name)]
-        loose = exact or [(name, address) for name, address in known if name.casefold() == wanted.casefold()]
-        if not loose:
-            names = ", ".join(name or _id(address) for name, address in known[:LISTED]) or "none yet"
+        chat, _, thread = wanted.partition(":")
+        found = [(name, replace(one, thread_id=thread or None)) for name, one in known if one.chat_id == chat]
+        found = found or [(name, one) for name, one in known if name.casefold() == wanted.casefold()]
+        if not found:
+            names = ", ".join(name or one.chat_id for name, one in known[:LISTED]) or "none yet"
             raise TargetFault(f"I know no chat {wanted!r} on {platform}; I know: {names}")
-        if len(loose) > 1:
-            raise TargetFault(f"several chats are called {wanted!r}: {', '.join(_id(one) for _, one in loose)}")
-        name, address = loose[0]
+        if len(found) > 1:
+            raise TargetFault(f"several chats are called {wanted!r}: {', '.join(one.chat_id for _, one in found)}")
+        name, address = found[0]
         return Target(address=address, name=name or _id(address))
 
     async def _name(self, address: ChatAddress) -> str:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable
 
 from adapters.events import ChatAddress
+from gateway.chat_names import chat_of
 from gateway.commands.base import Call, Command, Forward, Reply
 from gateway.convert import address_to_json, event_from_row
 from gateway.handoff import Handoffs, Plan
@@ -23,6 +24,8 @@ NO_DAEMON = "No daemon runs, and it is the daemon that writes to chats: start it
 USAGE = "PLATFORM [CHAT] [confirm]"
 MOVED = "moved-"
 """The ids of the buttons below "this conversation has moved": the event that waits for the choice follows."""
+PATIENCE = 10.0
+"""Seconds that taking back waits for a turn at the other place; the hello there is one."""
 BACK, NEW = "back", "new"
 
 
@@ -127,7 +130,7 @@ class HandoffCommands:
         )
 
     async def _sethome(self, call: Call) -> Reply:
-        address = call.event.address
+        address = chat_of(call.event.address)
         person = person_of(address.platform, call.event.sender.id)
         await self._p.store.directory.set_home(address.platform, address_to_json(address), person)
         return Reply(text="This is my home here now: conversations are handed off to this place.", detail="/sethome")
@@ -152,9 +155,22 @@ class HandoffCommands:
         if session is None or (call.role != "owner" and session.person != person):
             return Reply(text="That conversation is not yours.", fate=Fate.REFUSED, detail="no right to take it back")
         try:
-            await self._p.store.sessions.move(
-                session.id, call.key, address_to_json(call.event.address), moved_to=f"back to {call.key.split(':')[0]}"
-            )
+            await self._take_back(call, session.id)
         except Conflict as conflict:
-            return Reply(text=f"It cannot be taken back now: {conflict}.", detail="taking back failed")
+            return Reply(text=f"It cannot be taken back now ({conflict}). Try again soon.", detail="taking back failed")
         return Forward(text=text)
+
+    async def _take_back(self, call: Call, session_id: SessionId) -> None:
+        """Raises `Conflict` where the turn that runs at the other place does not end within the patience."""
+        until = self._p.clock.monotonic() + PATIENCE
+        address = address_to_json(call.event.address)
+        while True:
+            try:
+                await self._p.store.sessions.move(
+                    session_id, call.key, address, moved_to=f"back to {call.event.address.platform}"
+                )
+                return
+            except Conflict:
+                if self._p.clock.monotonic() > until:
+                    raise
+            await asyncio.sleep(0.2)
