@@ -169,8 +169,9 @@ class HandoffCommands:
                 await self._p.store.sessions.move(
                     session_id, call.key, address, moved_to=f"back to {call.event.address.platform}"
                 )
-                return
             except Conflict:
                 if self._p.clock.monotonic() > until:
                     raise
+            else:
+                return
             await asyncio.sleep(0.2)
