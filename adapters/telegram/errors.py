@@ -39,6 +39,7 @@ class Refusal(sdk.TelegramError):
 
     def __init__(self, code: int, description: str, parameters: dict[str, object] | None = None) -> None:
         super().__init__(description)
+        self.message = description  # the SDK changes its letters
         self.code = code
         self.parameters = parameters or {}
 
