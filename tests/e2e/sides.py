@@ -6,6 +6,7 @@ the addresses in its configuration.
 
 from __future__ import annotations
 
+import html
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.counterparts.discord_server import DiscordServer
+from tests.counterparts.small_slack_server import SlackServer
 from tests.counterparts.telegram_server import TelegramServer
 
 
@@ -192,4 +194,55 @@ class DiscordSide(Side):
         return Place(place.chat, int(message["id"]))
 
 
-SIDES: tuple[type[Side], ...] = (TelegramSide, DiscordSide)
+class SlackSide(Side):
+    """Slack by Socket Mode."""
+
+    name = "slack"
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        async with SlackServer() as self.server:
+            self.people = {name: self.server.person(name.title()) for name in ("ann", "ben")}
+            self.private = Place(self.server.dm(self.people["ann"]))
+            self.room = Place(self.server.channel("kitchen", *self.people.values()))
+            yield
+
+    def section(self) -> dict[str, Any]:
+        return {
+            "enabled": True,
+            "bot_token": "${SLACK_BOT_TOKEN}",
+            "app_token": "${SLACK_APP_TOKEN}",
+            "api_base": self.server.url,
+            "allow": [self.people["ben"]],
+        }
+
+    def env(self) -> dict[str, str]:
+        return {"SLACK_BOT_TOKEN": self.server.bot_token, "SLACK_APP_TOKEN": self.server.app_token}
+
+    def owner(self) -> str:
+        return f"slack:{self.people['ann']}"
+
+    def say(self, place: Place, text: str, *, who: str = "ann", mention: bool = False, live: bool = True) -> Any:
+        if text.startswith("/"):  # Slack keeps that for itself: the app's own command
+            return self.server.people.slash(place.chat, self.people[who], text.removeprefix("/"))
+        text = f"<@{self.server.bot}> {text}" if mention else text
+        return self.server.people.say(place.chat, self.people[who], text, thread_ts=place.thread, live=live)
+
+    def send_file(self, place: Place, name: str, data: bytes, caption: str) -> Any:
+        return self.server.people.say(place.chat, self.people["ann"], caption, files=[(name, "text/plain", data)])
+
+    def edit(self, place: Place, message: Any, text: str) -> None:
+        self.server.people.edit(place.chat, message, text)
+
+    def press(self, place: Place, label: str) -> None:
+        asked = next(one for one in reversed(self.server.shown(place.chat)) if one.get("blocks"))
+        self.server.people.press(place.chat, self.people["ann"], asked, label)
+
+    def seen(self, place: Place) -> list[str]:
+        return [html.unescape(one["text"]) for one in self.server.shown(place.chat, place.thread)]
+
+    def answers_to(self, place: Place, message: Any) -> Place:
+        return Place(place.chat, message["ts"])
+
+
+SIDES: tuple[type[Side], ...] = (TelegramSide, DiscordSide, SlackSide)
