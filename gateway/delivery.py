@@ -2,7 +2,7 @@
 
 One lane a chat, gone when idle, keeps the order inside the chat; nothing that happens in one chat delays
 another. A lane that can do nothing now (held, platform down) ends; it is started again by whoever knows
-better: the end of a hold, `resume`, `wake`, or the look at the whole outbox every half minute.
+better: the end of a hold, `resume`, `wake`, or the look at the whole outbox every few seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ LONG_TEXT = 8_000
 """Characters from which a text is rendered in a thread."""
 PAGE = 200
 WIDEST_PAGE = 3_200
-LOOK_EVERY = 30.0
+LOOK_EVERY = 5.0
+"""Seconds after which the outbox is looked at without being asked: other processes put rows there, too."""
 SHORT_HOLD = 5.0
 """Seconds for which a lane waits at the arbiter rather than end."""
 UNSAVED_EVERY = 600.0

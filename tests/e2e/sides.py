@@ -80,6 +80,19 @@ class Side(ABC):
         """Where the answer to a mention in the room is expected."""
         return place
 
+    @property
+    def forum(self) -> Place:
+        """A room in which the bot can make threads."""
+        return self.room
+
+    @abstractmethod
+    def chat_id(self, place: Place) -> str:
+        """The id of the chat, as people write it behind `platform:`."""
+
+    @abstractmethod
+    def threads(self, place: Place) -> list[Place]:
+        """The threads that were made there, the newest last."""
+
     async def until(self, holds: Any, seconds: float = 20.0) -> None:
         """Wait for something to be seen."""
         await self.server.until(holds, timeout=seconds)
@@ -102,7 +115,18 @@ class TelegramSide(Side):
             self.people = {"ann": world.person("Ann"), "ben": world.person("Ben")}
             self.private = Place(world.private(self.people["ann"]))
             self.room = Place(world.supergroup("Kitchen", *self.people.values()))
+            self._forum = Place(world.forum("Workshop", *self.people.values()))
             yield
+
+    @property
+    def forum(self) -> Place:
+        return self._forum
+
+    def chat_id(self, place: Place) -> str:
+        return str(place.chat.id)
+
+    def threads(self, place: Place) -> list[Place]:
+        return [Place(place.chat, number) for number in sorted(place.chat.topics) if number != 1]
 
     def section(self) -> dict[str, Any]:
         return {
@@ -134,7 +158,7 @@ class TelegramSide(Side):
         self.server.press(place.chat, self.people["ann"], label)
 
     def seen(self, place: Place) -> list[str]:
-        return [one.text for one in self.server.shown(place.chat)]
+        return [one.text for one in self.server.shown(place.chat) if place.thread in (None, one.thread)]
 
 
 class DiscordSide(Side):
@@ -158,6 +182,13 @@ class DiscordSide(Side):
             "gateway_url": f"{self.server.url.replace('http', 'ws', 1)}/gateway",
             "allow": [str(self.people["ben"])],
         }
+
+    def chat_id(self, place: Place) -> str:
+        return str(place.chat)
+
+    def threads(self, place: Place) -> list[Place]:
+        mine = [one for one in self.server.world.channels.values() if one.parent_id == place.chat]
+        return [Place(place.chat, one.id) for one in sorted(mine, key=lambda one: one.id)]
 
     def env(self) -> dict[str, str]:
         return {"DISCORD_BOT_TOKEN": self.server.token}
@@ -215,6 +246,13 @@ class SlackSide(Side):
             "api_base": self.server.url,
             "allow": [self.people["ben"]],
         }
+
+    def chat_id(self, place: Place) -> str:
+        return str(place.chat.id)
+
+    def threads(self, place: Place) -> list[Place]:
+        roots = [one["ts"] for one in self.server.shown(place.chat) if one.get("thread_ts", one["ts"]) == one["ts"]]
+        return [Place(place.chat, ts) for ts in roots]
 
     def env(self) -> dict[str, str]:
         return {"SLACK_BOT_TOKEN": self.server.bot_token, "SLACK_APP_TOKEN": self.server.app_token}
