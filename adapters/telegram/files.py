@@ -64,7 +64,7 @@ class Fetcher:
             raise FetchFault("the platform asks me to wait too long for it") from error
         except AdapterError as error:
             raise FetchFault("the platform could not be asked for it") from error
-        if link.is_local and path.startswith("/") and (file := await asyncio.to_thread(_open_regular, path)):
+        if link.is_local and path.startswith("/") and (file := await asyncio.to_thread(_open_local, path)):
             async for part in _read(file):
                 yield part
             return
@@ -103,15 +103,20 @@ class Fetcher:
         raise NotReady  # pragma: no cover - the last round returns or raises
 
 
-def _open_regular(path: str) -> BinaryIO | None:
+def _open_regular(path: str, flags: int = 0) -> BinaryIO | None:
+    """The file at `path`, or None where it is no regular file. Raises `OSError` where it cannot be opened."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return os.fdopen(descriptor, "rb")
+
+
+def _open_local(path: str) -> BinaryIO | None:
     try:
-        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+        return _open_regular(path)
     except OSError:
         return None
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        return file
-    file.close()
-    return None
 
 
 async def _read(file: BinaryIO) -> AsyncIterator[bytes]:
@@ -134,20 +139,15 @@ async def read_for_sending(attachment: Attachment, most: int = SENT) -> bytes:
 
 
 def _read_whole(path: str, name: str, most: int) -> bytes:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags)
+        file = _open_regular(path, os.O_NOFOLLOW)
+        if file is None:
+            raise Rejected(f"{name} is no regular file", told=f"{name} could not be sent: it is no file.")
+        with file:
+            data = file.read(most + 1)
     except OSError as error:
         told = f"The file {name} could not be sent: it cannot be read."
-        raise Rejected(f"{name} cannot be opened: {error.strerror}", told=told) from error
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Rejected(f"{name} is no regular file", told=f"{name} could not be sent: it is no file.")
-        try:
-            data = file.read(most + 1)
-        except OSError as error:
-            told = f"The file {name} could not be sent: it cannot be read."
-            raise Rejected(f"{name} cannot be read: {error.strerror}", told=told) from error
+        raise Rejected(f"{name} cannot be read: {error.strerror}", told=told) from error
     if len(data) > most:
         told = f"The file {name} could not be sent: it is larger than the {most >> 20} MB that Telegram takes."
         raise Rejected(f"{name} is larger than {most} bytes", told=told)
