@@ -176,6 +176,9 @@ class DiscordAdapter:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+        except asyncio.CancelledError:
+            link.leaves = True
+            raise
         finally:
             for task in tasks:
                 task.cancel()

@@ -68,7 +68,7 @@ class Backfill:
         """A new session has begun, and which channels have a gap is not known yet."""
         self._first = False
         self._horizon = 0
-        """The newest message that was known when the gap was found: what was made later was made in the gap."""
+        """The newest message that was known when the gap was found: what is newer was said in the gap."""
         self._unlisted: set[str] = set()
         self._listed = asyncio.Event()
         self._wake = asyncio.Event()
@@ -119,12 +119,15 @@ class Backfill:
             self._move(channel, max(self._known.get(channel, 0), number))
 
     async def gone(self, channel: str) -> None:
-        """A channel was deleted, or is closed to us."""
+        """A channel was deleted, or is closed to us. Where that cannot be written it is found out again."""
         for book in (self._known, self._held):
             book.pop(channel, None)
         self._open.discard(channel)
         self._changed.discard(channel)
-        await self._cursors.forget(self._platform, self._account, channel)
+        try:
+            await self._cursors.forget(self._platform, self._account, channel)
+        except NotReady as error:
+            log.warning("cursors.not_stored", error=str(error))
 
     @property
     def open_gaps(self) -> int:
@@ -191,14 +194,12 @@ class Backfill:
         listed = {place.id: place for place in self._directory.listed()}
         for channel, place in listed.items():
             newest = int(place.last_message_id or 0)
-            if channel in self._known:
-                if newest > self._known[channel]:
-                    self._open.add(channel)
-            elif not self._first and int(channel) > self._horizon:
-                self._move(channel, int(channel) - 1)  # made in the gap: all of it is new
+            if channel not in self._known:
+                # what is new, or was forgotten: what is older than the gap was heard, or was not for us to hear
+                begin = max(int(channel) - 1, self._horizon)
+                self._move(channel, max(newest, int(channel) - 1) if self._first else begin)
+            if newest > self._known[channel]:
                 self._open.add(channel)
-            else:
-                self._move(channel, newest or int(channel))
         self._open |= self._known.keys() - listed.keys()
         self._settling = False
         for channel in self._held.keys() - self._open:
@@ -233,19 +234,13 @@ class Backfill:
                 raise
             except (Gone, NoRights) as error:
                 log.info("channel.forgotten", channel=channel, error=str(error))
-                await self._forget(channel)
+                await self.gone(channel)
             except RetryAfter as wait:
                 await asyncio.sleep(wait.seconds)
                 continue
             except AdapterError as error:
                 log.info("gap.not_filled_now", channel=channel, error=str(error))
             return 0
-
-    async def _forget(self, channel: str) -> None:
-        try:
-            await self.gone(channel)
-        except NotReady as error:
-            log.warning("cursors.not_stored", error=str(error))
 
     async def _fill(self, channel: str, rest: Rest, take: Take) -> int:
         place = self._directory.place(channel)
@@ -281,7 +276,7 @@ class Backfill:
         newest = max(self._known.get(channel, 0), self._held.pop(channel, 0))
         spoken = moment_of(str(newest))
         if place.type in THREADS and spoken is not None and self._now() - spoken > SLEEPING:
-            await self._forget(channel)
+            await self.gone(channel)
             return
         self._move(channel, newest)
 

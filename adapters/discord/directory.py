@@ -135,6 +135,9 @@ class Directory:
         """Take an event of the gateway. Events about other things are ignored."""
         guild_id = _text(data.get("guild_id"))
         match event:
+            case "READY":  # what was known may have changed meanwhile; the servers list themselves anew
+                for book in (self._guilds, self._where, self._asked):
+                    book.clear()
             case "GUILD_CREATE":
                 self._guild(data)
             case "GUILD_UPDATE":

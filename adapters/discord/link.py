@@ -28,6 +28,8 @@ OPEN_SECONDS = 60.0
 CLOSE_SECONDS = 2.0
 DEAD_AFTER = 60.0
 """Seconds without anything from the gateway after which the connection counts as dead; discord.py's figure."""
+SHORT = 10.0
+"""Seconds; after a connection that did not last so long there is a pause, so that nothing turns in circles."""
 TRIES = 4
 """Connections in a row that may end before they are ready; then `serve` ends, and the supervisor waits."""
 
@@ -66,6 +68,8 @@ class Link:
         self._pause = pause
         self._socket: DiscordWebSocket | None = None
         self._was_ready = False
+        self.leaves = False
+        """Whether the session is not wanted any more: it is ended with the socket, not kept for a resume."""
         # what follows is read by DiscordWebSocket.from_client, which takes us for a discord.Client
         self.loop = asyncio.get_running_loop()
         self.token = token
@@ -88,14 +92,15 @@ class Link:
         home = ""
         try:
             while True:
-                if position is None and not home:
+                if position is None:
                     home = self._gateway_url or await self._find_gateway()
+                began = self.loop.time()
                 resume = await self._hold(position, home)
                 position = (self._position() or position) if resume else None
                 tries = 0 if self._was_ready else tries + 1
                 if tries >= TRIES:
                     raise NotReady("the connection to Discord's gateway does not last")
-                if position is None or tries:
+                if position is None or tries or self.loop.time() - began < SHORT:
                     # after a refused session Discord wants a wait of 1 to 5 s before the next identify
                     await asyncio.sleep(self._pause * 2 ** max(0, tries - 1) * random.uniform(1.0, 2.0))
         finally:
@@ -157,7 +162,7 @@ class Link:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 # 4000 keeps the session for a resume; 1000 ends it
-                await socket.close(4000 if keep and not _cancelled() else 1000)
+                await socket.close(1000 if self.leaves else 4000)
         except (TimeoutError, aiohttp.ClientError, OSError):
             log.debug("gateway.not_closed_in_time")
 
@@ -190,11 +195,6 @@ class Link:
     def _update_references(self, socket: DiscordWebSocket) -> None:
         """Called as soon as the socket is open, before anything was received."""
         self._socket = socket
-
-
-def _cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class _Parsers(dict[str, Callable[[Any], None]]):

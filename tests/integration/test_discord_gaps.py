@@ -12,6 +12,7 @@ import pytest
 from adapters.errors import (
     AuthFailed,
     NotReady,
+    RetryAfter,
 )
 from tests.counterparts.discord_server import DiscordServer
 from tests.unit.adapters.discord.rig import Rig
@@ -67,6 +68,29 @@ async def test_B16_a_session_that_cannot_be_resumed_is_a_gap(rig: Rig) -> None:
         rig.server.gateway.release()
         await rig.until(lambda: rig.server.identifies == 2)
         assert [one.text for one in await rig.events(3)] == ["zero", "one", "not for us"]
+
+
+async def test_a_direct_message_of_a_gap_is_found_by_the_same_process(rig: Rig) -> None:
+    dm = rig.dm().chat_id
+    async with rig.running():
+        rig.server.say(dm, rig.ann, "zero")
+        await rig.events(1)
+        rig.server.say(dm, rig.ann, "one", live=False)
+        rig.server.drop_sockets(resumable=False)
+        assert [one.text for one in await rig.events(2)] == ["zero", "one"]
+
+
+async def test_a_thread_that_was_forgotten_is_known_again_when_it_wakes(rig: Rig) -> None:
+    async with rig.running():
+        thread = rig.server.thread(rig.server.channel, rig.ann, "old")
+        rig.server.say(thread, rig.ann, "long ago")
+        rig.mention("zero")
+        await rig.events(2)
+    del rig.cursors.kept[str(thread)]
+    rig.server.say(thread, rig.ann, f"<@{rig.server.bot}> awake", live=False)
+    rig.make()
+    async with rig.running():
+        assert [one.text for one in await rig.events(3)] == ["long ago", "zero", "awake"]
 
 
 async def test_a_resumed_session_is_no_gap(rig: Rig) -> None:
@@ -247,6 +271,33 @@ async def test_an_outage_ends_the_run_and_the_session_is_taken_up_where_the_work
     async with rig.running():
         assert [one.text for one in await rig.events(2)] == ["zero", "meanwhile"]
         assert (rig.server.identifies, rig.server.resumes) == (1, 1)
+
+
+async def test_the_api_is_asked_for_the_gateway_and_for_what_is_left_of_the_day(rig: Rig) -> None:
+    rig.settings["gateway_url"] = None
+    rig.make()
+    async with rig.running():
+        rig.mention("hello")
+        await rig.events(1)
+    rig.server.gateway.identifies = 1000
+    with pytest.raises(RetryAfter) as caught:
+        await rig.adapter.run(rig.gateway, rig._ready)
+    assert caught.value.seconds == 86_400
+
+
+async def test_more_events_than_the_store_can_take_are_fetched_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adapters.discord.adapter.QUEUE", 5)
+    async with rig.running() as task:
+        rig.gateway.gate.clear()
+        for number in range(10):
+            rig.server.say(rig.server.channel, rig.ann, f"m{number}")
+        with pytest.raises(NotReady):
+            await asyncio.wait_for(asyncio.shield(task), 10)
+        rig.gateway.gate.set()
+    monkeypatch.setattr("adapters.discord.adapter.QUEUE", 100)
+    async with rig.running():
+        assert [one.text for one in await rig.events(10)] == [f"m{number}" for number in range(10)]
+    assert rig.server.identifies == 1
 
 
 async def test_reconnect_requests_and_invalidations_are_followed(rig: Rig) -> None:
