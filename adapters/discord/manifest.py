@@ -12,7 +12,7 @@ MANIFEST = Manifest(
     renderer="adapters.discord.render:DiscordRenderer",
     extra="discord",
     sdk="discord",
-    setup="adapters.discord.setup:DiscordSetup",
+    setup="adapters.discord.setup:SETUP",
     stated_limits=(
         "Discord: the first direct message of an unknown person is not seen where it comes while we are down.",
         "Discord: presses, commands, reactions, edits and deletions that come while we are down are not seen, "

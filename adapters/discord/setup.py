@@ -99,5 +99,7 @@ def invite(application: str) -> str:
     )
 
 
+SETUP = DiscordSetup()
+
 if TYPE_CHECKING:
-    _: Setup = DiscordSetup()
+    _: Setup = SETUP

@@ -83,3 +83,14 @@ def test_a_chunk_without_a_payload_is_its_plain_text() -> None:
 def test_a_payload_of_others_is_refused(payload: str) -> None:
     with pytest.raises(Rejected):
         read_said(RenderedChunk(payload=payload, plain=""))
+
+
+@pytest.mark.parametrize("name", [name for name, one in registry.manifests().items() if one.setup is not None])
+def test_a_setup_is_an_object_with_questions(name: str) -> None:
+    path = registry.manifests()[name].setup
+    assert path is not None
+    setup = registry.load(path)
+    keys = [question.key for question in setup.questions]
+    assert keys
+    assert len(set(keys)) == len(keys)
+    assert setup.intro
