@@ -192,8 +192,8 @@ class Hearing:
                 log.debug("message.ignored", message=message_id, type=data.get("type"))
             else:
                 self._hint(data, event, place)
+                self._m.recent.put(event)  # first: its turn may begin before `accept` returns
                 await self._accept(event)
-                self._m.recent.put(event)
         if came is None:
             self._m.directory.heard_message(place.id, message_id)
             self._m.backfill.heard(place.id, message_id)
