@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -27,7 +27,7 @@ from adapters.telegram import topics, webhook
 from adapters.telegram.files import FETCHED, Fetcher
 from adapters.telegram.ids import PLATFORM
 from adapters.telegram.inbound import Ears
-from adapters.telegram.link import Link
+from adapters.telegram.link import Link, tls
 from adapters.telegram.menu import register
 from adapters.telegram.outbound import Outbound
 from adapters.telegram.poll import Poller, Timing, Trouble
@@ -50,7 +50,6 @@ class TelegramAdapter:
 
     def __init__(self, settings: TelegramSettings, services: AdapterServices, *, timing: Timing | None = None) -> None:
         self._settings = settings
-        self._token = settings.token.get_secret_value() if settings.token is not None else ""
         self._services = services
         self._timing = timing or Timing()
         self._trouble = Trouble(self._timing)
@@ -88,7 +87,9 @@ class TelegramAdapter:
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
         """Connect and take updates until cancelled. What Telegram has kept while we were away comes first."""
-        link, chores = Link(self._token, self._settings.api_base), Chores()
+        token = self._settings.token.get_secret_value() if self._settings.token is not None else ""
+        await asyncio.to_thread(tls)  # reading the certificates takes a while
+        link, chores = Link(token, self._settings.api_base), Chores()
         try:
             me = await link.me()
             self._account = str(me.id)
@@ -110,8 +111,7 @@ class TelegramAdapter:
         finally:
             self._link = None
             self._linked.clear()
-            await chores.close()
-            await link.close()
+            await _whole(_close(link, chores))
 
     async def send(self, address: ChatAddress, chunk: RenderedChunk, *, key: str, reply_to: str | None) -> Receipt:
         """Send one message. Telegram knows no key."""
@@ -157,6 +157,24 @@ class TelegramAdapter:
         except TimeoutError as error:
             raise NotReady("Telegram is not connected") from error
         return self._present_link()
+
+
+async def _close(link: Link, chores: Chores) -> None:
+    await chores.close()
+    await link.close()
+
+
+async def _whole(work: Coroutine[Any, Any, None]) -> None:
+    """Carry a bounded `work` through, also when cancelled (again) meanwhile; the cancellation goes on then."""
+    task = asyncio.create_task(work, name=f"adapter:{PLATFORM}:close")
+    is_cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            is_cancelled = True
+    if is_cancelled:
+        raise asyncio.CancelledError
 
 
 def make(settings: TelegramSettings, services: AdapterServices) -> TelegramAdapter:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from typing import Any, TypeVar
 
 import httpx
@@ -74,6 +76,12 @@ def _refusal(code: int, payload: bytes) -> Refusal:
     )
 
 
+@cache
+def tls() -> ssl.SSLContext:
+    """The certificates, read once: that blocks for a while. For all connections of the process."""
+    return httpx.create_ssl_context()
+
+
 def _request(connections: int) -> Request:
     return Request(
         connection_pool_size=connections,
@@ -82,6 +90,7 @@ def _request(connections: int) -> Request:
         write_timeout=WRITE,
         media_write_timeout=WRITE,
         pool_timeout=POOL,
+        httpx_kwargs={"verify": tls()},
     )
 
 
@@ -193,7 +202,9 @@ class Link:
     async def download(self, path: str) -> AsyncIterator[httpx.Response]:
         """The response for a file's path, not read yet. Raises `httpx.HTTPError`."""
         if self._files is None:
-            self._files = httpx.AsyncClient(timeout=httpx.Timeout(READ, connect=CONNECT), follow_redirects=False)
+            self._files = httpx.AsyncClient(
+                verify=tls(), timeout=httpx.Timeout(READ, connect=CONNECT), follow_redirects=False
+            )
         address = httpx.URL(f"{self._file_base}/{path.lstrip('/')}")
         async with self._files.stream("GET", address) as response:
             yield response
