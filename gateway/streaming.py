@@ -183,7 +183,7 @@ class TurnStream:
     async def _draw(self, draft: Draft) -> None:
         """Show the newest state whenever there is one, no oftener than the platform likes."""
         assert self._adapter is not None
-        every = self._adapter.renderer.limits.edit_every
+        every = self._adapter.renderer.limits.edits_in(self._address.chat_kind)
         pause = every if draft.has_message else self._settings.first_after
         while not draft.ended:
             await self._changed.wait()

@@ -21,6 +21,7 @@ LIMITS = Limits(
     text=TEXT,
     unit="utf16",
     edit_every=1.5,
+    room_edit_every=4.0,
     chat_every=1.0,
     chat_burst=5,
     account_every=1 / 25,

@@ -207,6 +207,12 @@ def test_a_file_is_a_message_of_its_own() -> None:
     assert second.plain == "[file: a.png]"
 
 
+def test_drafts_in_groups_keep_the_twenty_messages_a_minute() -> None:
+    limits = RENDERER.limits
+    assert limits.edits_in("private") == 1.5
+    assert 60 / limits.edits_in("group") <= 20 - 5
+
+
 @pytest.mark.parametrize("payload", ["[]", "{", '{"text":1}', '{"text":"x","parse_mode":"HTML","media":{}}'])
 def test_a_payload_of_somebody_else_is_refused(payload: str) -> None:
     with pytest.raises(Rejected):
