@@ -7,8 +7,10 @@ A stop goes the other way, in stages that are bounded and name what they leave.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import os
+import sys
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
 from importlib.metadata import PackageNotFoundError, version
@@ -27,7 +29,7 @@ from gateway.core import Core, access_settings, assemble
 from gateway.health import Health
 from gateway.httpd import HttpdError, HttpServer
 from gateway.keys import person_of
-from gateway.lifecycle import ExitCode, Stage, StopRequest
+from gateway.lifecycle import FLUSH, UNWIND, ExitCode, Stage, StopRequest
 from gateway.metrics import Metrics
 from gateway.places import Cursors
 from gateway.restart import say_back
@@ -41,14 +43,12 @@ log = structlog.get_logger("gateway.app")
 
 HTTP = "http"
 READERS = 3
-UNWIND = 10.0
-FLUSH = 10.0
-LAST_RESORT_MARGIN = 15.0
-"""Seconds over the bounds of all stages after which the process is ended with a dump of its stacks."""
 
 
 def run_daemon(config: Config) -> int:
     """Run the daemon until it is asked to end. Blocking; returns the exit code."""
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)  # the watchdog's SIGABRT, or a fault in native code, leaves the stacks
     logs.configure(level=config.log.level, format=config.log.format, secrets=config.secrets)
     try:
         return asyncio.run(_guarded(config))
@@ -107,7 +107,7 @@ class Daemon:
             self._health.store_open()
             log.info("store.open", path=str(store.path), journal=store.journal_mode)
             stack.enter_context(lifecycle.signals(self._stop))
-            last_resort = lifecycle.LastResort(config.limits.drain_seconds + UNWIND + FLUSH + LAST_RESORT_MARGIN)
+            last_resort = lifecycle.LastResort(lifecycle.last_resort_seconds(config.limits.drain_seconds))
             async with asyncio.TaskGroup() as group:
                 core = self._assemble(store, group)
                 await self._serve(core, group, last_resort)
@@ -187,7 +187,7 @@ class Daemon:
             gc.enable()
             await self._stop.asked.wait()
             self._health.stopping()
-            self._notifier.stopping()
+            self._notifier.stopping(lifecycle.longest_stop(self._config.limits.drain_seconds))
             last_resort.arm()
             await lifecycle.shut_down(self._stages(core), self._stop)
         for task in self._tasks:

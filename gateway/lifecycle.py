@@ -27,6 +27,22 @@ _CANCEL_WAIT = 2.0
 """Seconds that a stage has to come to its end after it was cancelled."""
 _LAST_RESORT_AFTER = 5.0
 """Seconds after the dump at which the kernel ends the process, should the dump hang in a full pipe."""
+UNWIND = 10.0
+"""Seconds that interrupted turns have to be parked."""
+FLUSH = 10.0
+"""Seconds that the outbox has to be flushed."""
+LAST_RESORT_MARGIN = 15.0
+"""Seconds over the bounds of all stages after which the process is ended with a dump of its stacks."""
+
+
+def last_resort_seconds(drain: float) -> float:
+    """When, after the beginning of a stop, the process is ended whatever it does."""
+    return drain + UNWIND + FLUSH + LAST_RESORT_MARGIN
+
+
+def longest_stop(drain: float) -> float:
+    """After so many seconds a stop is over in any case. Whoever kills processes must wait longer."""
+    return last_resort_seconds(drain) + _LAST_RESORT_AFTER
 
 
 class ExitCode(IntEnum):
@@ -185,9 +201,11 @@ class Notifier:
         """The store is open and intake runs (not: every platform is connected)."""
         self._send({"READY": "1", "STATUS": status} if status else {"READY": "1"})
 
-    def stopping(self) -> None:
-        """The stop has begun."""
-        self._send({"STOPPING": "1"})
+    def stopping(self, seconds: float | None = None) -> None:
+        """The stop has begun, and may take so many `seconds`: systemd waits at least that long, even where its
+        unit was written for a shorter drain."""
+        extend = {} if seconds is None else {"EXTEND_TIMEOUT_USEC": str(int(seconds * 1e6))}
+        self._send({"STOPPING": "1", **extend})
 
     def status(self, text: str) -> None:
         """One line for `systemctl status`."""

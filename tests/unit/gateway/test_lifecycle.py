@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.lifecycle import ExitCode, LastResort, Notifier, Stage, StopRequest, shut_down, signals
+from gateway.lifecycle import ExitCode, LastResort, Notifier, Stage, StopRequest, longest_stop, shut_down, signals
 
 
 async def test_a_signal_asks_and_a_second_one_hurries() -> None:
@@ -174,8 +174,10 @@ async def test_systemd_is_told(systemd: socket.socket, tmp_path: Path) -> None:
     assert environ == {}
     notifier.ready("2 platforms\nof 3")
     notifier.stopping()
+    notifier.stopping(longest_stop(30.0))
     assert systemd.recv(100) == b"READY=1\nSTATUS=2 platforms of 3"
     assert systemd.recv(100) == b"STOPPING=1"
+    assert systemd.recv(100) == b"STOPPING=1\nEXTEND_TIMEOUT_USEC=70000000"
     well = True
     task = asyncio.create_task(notifier.keep_alive(lambda: well), name="watchdog")
     await asyncio.sleep(0.03)
