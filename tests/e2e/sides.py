@@ -6,6 +6,7 @@ the addresses in its configuration.
 
 from __future__ import annotations
 
+import asyncio
 import html
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -76,6 +77,14 @@ class Side(ABC):
     def seen(self, place: Place) -> list[str]:
         """The bot's visible messages there, in order."""
 
+    @abstractmethod
+    def edits(self, place: Place) -> list[int]:
+        """How often each of the bot's messages there was changed."""
+
+    @abstractmethod
+    def files(self, place: Place) -> list[tuple[str, bytes]]:
+        """Name and content of the files that the bot has sent there."""
+
     def answers_to(self, place: Place, message: Any) -> Place:
         """Where the answer to a mention in the room is expected."""
         return place
@@ -94,8 +103,10 @@ class Side(ABC):
         """The threads that were made there, the newest last."""
 
     async def until(self, holds: Any, seconds: float = 20.0) -> None:
-        """Wait for something to be seen."""
-        await self.server.until(holds, timeout=seconds)
+        """Wait for something to be seen (there, or in the database)."""
+        async with asyncio.timeout(seconds):
+            while not holds():
+                await asyncio.sleep(0.03)
 
     def check(self) -> None:
         """Nothing was sent that the platform's documentation does not allow."""
@@ -160,6 +171,13 @@ class TelegramSide(Side):
     def seen(self, place: Place) -> list[str]:
         return [one.text for one in self.server.shown(place.chat) if place.thread in (None, one.thread)]
 
+    def edits(self, place: Place) -> list[int]:
+        return [len(one.edits) for one in self.server.shown(place.chat)]
+
+    def files(self, place: Place) -> list[tuple[str, bytes]]:
+        documents = [one.raw["document"] for one in self.server.shown(place.chat) if "document" in one.raw]
+        return [(one["file_name"], self.server.world.files[one["file_id"]].data) for one in documents]
+
 
 class DiscordSide(Side):
     """Discord."""
@@ -221,6 +239,13 @@ class DiscordSide(Side):
             return []  # the thread is not made yet
         return [one.content for one in self.server.shown(where)]
 
+    def edits(self, place: Place) -> list[int]:
+        return [len(one.edits) for one in self.server.shown(place.chat)]
+
+    def files(self, place: Place) -> list[tuple[str, bytes]]:
+        calls = [one for one in self.server.calls if one.method == "POST" and one.files]
+        return [(name, data) for call in calls for name, data in call.files]
+
     def answers_to(self, place: Place, message: Any) -> Place:
         return Place(place.chat, int(message["id"]))
 
@@ -278,6 +303,13 @@ class SlackSide(Side):
 
     def seen(self, place: Place) -> list[str]:
         return [html.unescape(one["text"]) for one in self.server.shown(place.chat, place.thread)]
+
+    def edits(self, place: Place) -> list[int]:
+        return [int(one.get("edits", 0)) for one in self.server.shown(place.chat)]
+
+    def files(self, place: Place) -> list[tuple[str, bytes]]:
+        sent = [file["id"] for one in self.server.shown(place.chat) for file in one.get("files", ())]
+        return [(self.server.world.files[one].name, self.server.world.files[one].data) for one in sent]
 
     def answers_to(self, place: Place, message: Any) -> Place:
         return Place(place.chat, message["ts"])
