@@ -27,7 +27,7 @@ from adapters.ports import (
     Renderer,
     Route,
 )
-from adapters.slack.api import Api, new_session
+from adapters.slack.api import Api, clock_skew, new_session
 from adapters.slack.inbound import PLATFORM
 from adapters.slack.mrkdwn import escape
 from adapters.slack.render import SlackRenderer
@@ -84,7 +84,7 @@ class SlackAdapter:
             raise AuthFailed("there is no bot token")
         async with new_session() as session:
             api = Api(session, token.get_secret_value(), self._settings.api_base)
-            me, _ = await api.who()
+            me, headers = await api.who()
             service = Service(
                 api,
                 me,
@@ -94,6 +94,7 @@ class SlackAdapter:
                 tried=self._tried,
                 made=self._made,
                 now=self._now,
+                skew=clock_skew(headers, self._now().timestamp()),
             )
 
             def up() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -66,10 +67,9 @@ class Api:
         """As `write`, for methods that take a form only."""
         return (await self._call(method, writes=True, data=fields))[0]
 
-    async def who(self) -> tuple[dict[str, Any], str]:
-        """The answer of `auth.test`, and the scopes of the token with commas between them."""
-        data, headers = await self._call("auth.test", writes=False, data={})
-        return data, str(headers.get("x-oauth-scopes", ""))
+    async def who(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """The answer of `auth.test`, and its headers with their names in small letters."""
+        return await self._call("auth.test", writes=False, data={})
 
     async def pages(
         self, method: str, key: str, limit: int, **query: str | int | bool
@@ -86,7 +86,7 @@ class Api:
             if not cursor:
                 return
 
-    async def _call(self, method: str, *, writes: bool, **arguments: Any) -> tuple[dict[str, Any], Any]:
+    async def _call(self, method: str, *, writes: bool, **arguments: Any) -> tuple[dict[str, Any], dict[str, str]]:
         broke = OutcomeUnknown if writes else NotReady
         try:
             async with asyncio.timeout(SECONDS):
@@ -107,7 +107,7 @@ class Api:
         data = response.data
         if not isinstance(data, dict):
             raise broke("Slack's answer is no JSON object")
-        return data, {str(name).lower(): value for name, value in (response.headers or {}).items()}
+        return data, {str(name).lower(): str(value) for name, value in (response.headers or {}).items()}
 
 
 def _parts(response: Any) -> tuple[int, Any, Any]:
@@ -115,6 +115,15 @@ def _parts(response: Any) -> tuple[int, Any, Any]:
     if isinstance(response, aiohttp.ClientResponse):
         return response.status, response.headers, None
     return response.status_code, response.headers or {}, response.data
+
+
+def clock_skew(headers: Mapping[str, str], now: float) -> float:
+    """By how many seconds Slack's clock is ahead of ours; 0 where it is less than the header can tell."""
+    try:
+        skew = parsedate_to_datetime(headers.get("date", "")).timestamp() - now
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+    return skew if abs(skew) >= 2 else 0.0
 
 
 def may_get_token(url: str, own: str) -> bool:

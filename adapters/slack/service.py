@@ -38,8 +38,10 @@ class Service:
         tried: OrderedDict[str, str],
         made: OrderedDict[str, str],
         now: Callable[[], datetime],
+        skew: float,
     ) -> None:
-        """`me` is the answer of `auth.test`. `tried` and `made` outlive the connection. Raises `NotReady`."""
+        """`me` is the answer of `auth.test`; Slack's clock is `skew` seconds ahead of `now`.
+        `tried` and `made` outlive the connection. Raises `NotReady`."""
         self.api = api
         self.user, team = str(me.get("user_id") or ""), str(me.get("team_id") or "")
         if not self.user or not team:
@@ -57,7 +59,7 @@ class Service:
             ours=self.threads.ours,
             place=self.threads.place,
         )
-        self._progress = Progress(services.cursors, self.user, lambda: now().timestamp())
+        self._progress = Progress(services.cursors, self.user, lambda: now().timestamp() + skew)
         self._fatal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         secret = settings.signing_secret if settings.mode == "http" else None
         self.hub = Hub(

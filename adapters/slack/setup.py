@@ -146,14 +146,14 @@ class SlackSetup:
         mode = "socket" if app_token or not secret else "http"
         async with new_session() as session:
             api = Api(session, str(answers.get("bot_token") or ""), answers.get("api_base"))
-            me, scopes = await api.who()
+            me, headers = await api.who()
             if not me.get("bot_id"):
                 raise AuthFailed("this is no bot's token", told="That is no bot token (xoxb-).")
             found.append(f"the bot is @{me.get('user')} in the workspace {me.get('team')}")
             bot = await _bot(api, str(me["bot_id"]))
             if bot:
                 found.append(f"the app is {bot}")
-            missing += _missing(scopes, found)
+            missing += _missing(headers.get("x-oauth-scopes", ""), found)
             if app_token:
                 found.append(await _socket(Api(session, str(app_token), answers.get("api_base"))))
             elif mode == "http":
