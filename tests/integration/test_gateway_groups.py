@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 from adapters.events import Attachment, ChatAddress, EventKind, MessageEvent, ReplyTo, Sender
 from gateway.access import AccessSettings
 from state.clock import SYSTEM
+from tests.counterparts.model_script import Step
 from tests.counterparts.model_server import ModelServer
 from tests.integration.process import ACCESS, Process, process
 
@@ -168,3 +170,19 @@ async def test_B96_an_empty_message_is_no_turn(tmp_path: Path, model: ModelServe
         await accept(run, "", "e1", mentions_us=True)
         assert await run.fate("e1") == ("silent", "an empty message")
         assert model.calls == []
+
+
+async def test_a_deletion_whose_author_is_not_told_ends_what_the_message_started(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    async with process(tmp_path / "home", model, access=NAMED) as run:
+        model.script(Step(text="an answer that takes its time", hold_after=1))
+        await accept(run, "a long question", "m1", mentions_us=True)
+        await model.wait_calls(1)
+        await accept(run, "", "m1", kind=EventKind.DELETE, dedup_id="d1", sender=Sender(id="", name=""))
+        async with asyncio.timeout(10):
+            while any(row.fate.is_open for row in await run.store.inbox.find("memory", "bot", "m1")):
+                await asyncio.sleep(0.01)
+        model.release()
+        rows = await run.store.inbox.find("memory", "bot", "m1")
+        assert {row.fate.value for row in rows} == {"cancelled", "silent"}
