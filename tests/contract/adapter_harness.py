@@ -19,7 +19,18 @@ from aiohttp.test_utils import TestServer
 
 from adapters.discord.adapter import DiscordAdapter
 from adapters.discord.settings import DiscordSettings
-from adapters.errors import AdapterError, AuthFailed, Gone, NoRights, NotReady, OutcomeUnknown, Rejected, RetryAfter
+from adapters.errors import (
+    AdapterError,
+    AuthFailed,
+    Gone,
+    NoRights,
+    NotReady,
+    OutcomeUnknown,
+    Rejected,
+    RetryAfter,
+    TooLong,
+    UnparsableMarkup,
+)
 from adapters.events import ChatAddress, Sender
 from adapters.http.adapter import HttpAdapter
 from adapters.http.auth import PRINCIPAL
@@ -29,6 +40,9 @@ from adapters.http.settings import HttpSettings
 from adapters.limits import Limits
 from adapters.memory.adapter import BareMemoryAdapter, LiveMemoryAdapter, MemoryAdapter
 from adapters.ports import PlatformAdapter
+from adapters.slack.adapter import SlackAdapter
+from adapters.slack.mrkdwn import unescape
+from adapters.slack.settings import SlackSettings
 from adapters.telegram.adapter import TelegramAdapter
 from adapters.telegram.settings import TelegramSettings
 from adapters.terminal.adapter import TerminalAdapter
@@ -36,6 +50,8 @@ from adapters.terminal.piped import PipedFront
 from tests.counterparts.discord_server import DiscordServer
 from tests.counterparts.small_gateway import SmallGateway
 from tests.counterparts.small_services import services
+from tests.counterparts.small_slack_server import SlackServer
+from tests.counterparts.small_slack_world import TEAM
 from tests.counterparts.telegram_server import TelegramServer
 
 
@@ -288,6 +304,55 @@ class TelegramHarness(Harness):
         return "\n".join(one.text for one in self._server.shown(self._chat))
 
 
+class SlackHarness(Harness):
+    """Slack: the genuine SDK against the counterpart, by Socket Mode, in a direct message."""
+
+    idempotent = False
+
+    @asynccontextmanager
+    async def open(self, gateway: SmallGateway, folder: Path) -> AsyncIterator[None]:
+        async with SlackServer() as self._server:
+            self._server.echo = False
+            settings = SlackSettings.model_validate(
+                {"enabled": True, "bot_token": self._server.bot_token, "app_token": self._server.app_token,
+                 "api_base": self._server.url}
+            )  # fmt: skip
+            self.adapter = SlackAdapter(settings, services(gateway, folder))
+            self._ann = self._server.person("Ann")
+            self._chat = self._server.dm(self._ann)
+            self._said: dict[str, dict[str, object]] = {}
+            self.address = ChatAddress(platform="slack", account=self._server.bot, scope=TEAM, chat_id=self._chat.id)
+            self.faults = {
+                NotReady: self._fault(status=503, error="service_unavailable"),
+                RetryAfter: self._fault(retry_after=7),
+                AuthFailed: self._fault(error="token_revoked"),
+                Rejected: self._fault(error="no_text"),
+                NoRights: self._fault(error="is_archived"),
+                Gone: self._fault(error="channel_not_found"),
+                TooLong: self._fault(error="msg_too_long"),
+                UnparsableMarkup: self._fault(error="invalid_blocks"),
+                OutcomeUnknown: lambda: self._server.accept_then_drop("chat.postMessage"),
+            }
+            yield
+            assert self._server.violations == []
+
+    def _fault(self, **how: object) -> Callable[[], None]:
+        return lambda: self._server.fail("chat.postMessage", **how)  # type: ignore[arg-type]
+
+    async def hear(self, text: str, message_id: str) -> None:
+        if message_id in self._said:
+            self._server.sockets.deliver("events_api", self._said[message_id])
+            return
+        self._server.people.say(self._chat, self._ann, text)
+        self._said[message_id] = self._server.sockets.sent[-1]
+
+    def confirmed(self) -> int:
+        return len(self._server.sockets.acks)
+
+    async def seen(self) -> str:
+        return "\n".join(unescape(one["text"]) for one in self._server.shown(self._chat))
+
+
 HARNESSES: tuple[type[Harness], ...] = (
     MemoryHarness,
     BareMemoryHarness,
@@ -296,4 +361,5 @@ HARNESSES: tuple[type[Harness], ...] = (
     HttpHarness,
     DiscordHarness,
     TelegramHarness,
+    SlackHarness,
 )
