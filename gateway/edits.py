@@ -30,10 +30,12 @@ class Edits:
         self._workers = workers
 
     async def _original(self, arrival: Arrival) -> InboxEvent | None:
-        address = arrival.event.address
-        rows = await self._p.store.inbox.find(
-            address.platform, address.account, arrival.event.message_id, key=arrival.key
-        )
+        address, about = arrival.event.address, arrival.event.message_id
+        inbox = self._p.store.inbox
+        rows = await inbox.find(address.platform, address.account, about, key=arrival.key)
+        if not arrival.event.sender.id:  # a platform that does not tell who has deleted it: any line of the chat
+            found = await inbox.find(address.platform, address.account, about)
+            rows = [row for row in found if event_from_row(row).address.chat_id == address.chat_id]
         for row in rows:
             if row.kind in (EventKind.MESSAGE, EventKind.COMMAND) and row.id < arrival.event_id:
                 return row
@@ -98,11 +100,11 @@ class Edits:
         event, row = arrival.event, await self._original(arrival)
         detail = "a deletion; nothing of it was open"
         if row is not None and row.fate is Fate.WAITING:
-            for item in self._workers.withdraw(arrival.key, event.message_id):
+            for item in self._workers.withdraw(row.key, event.message_id):
                 await self._p.fates.conclude(item.event_id, item.event, Fate.CANCELLED, "deleted by its author")
                 detail = f"cancelled event {row.id}"
         elif row is not None and row.fate is Fate.RUNNING:
-            running = self._work.running(arrival.key)
+            running = self._work.running(row.key)
             if running is not None and running.items[0].event_id == row.id:
                 running.end("deleted by its author", quiet=True)
                 detail = f"stopped the turn of event {row.id}"

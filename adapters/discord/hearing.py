@@ -257,9 +257,6 @@ class Hearing:
             if place is None or not isinstance(message_id, str):
                 continue
             known = self._m.recent.get(message_id)
-            if known is None and place.guild_id is not None and not place.is_thread:
-                log.debug("deletion.of_unknown", message=message_id)
-                continue
             if known is not None and known.sender is None:
                 continue  # ours
             sender = known.sender if known is not None else None
