@@ -84,6 +84,7 @@ for _name, _path, _help in (
     ("setup", "gateway.cli.setup:app", "Connect a chat platform: ask, check, write the configuration."),
     ("handoff", "gateway.cli.handoff:app", "Hand a conversation off to a chat."),
     ("pair", "gateway.cli.pair:app", "Let people in by their pairing code."),
+    ("service", "gateway.cli.service:app", "Run the daemon under systemd."),
     ("db", "gateway.cli.db:app", "Check or back up the database, also while the daemon runs."),
     ("model", "gateway.cli.model:app", "Install, list or check the embedded model."),
 ):
