@@ -48,6 +48,7 @@ class People:
             message["subtype"] = "file_share"
             kept = [self._world.file(name, mime, data, user) for name, mime, data in files]
             message["files"] = [file_json(one, self._url()) for one in kept]
+            del message["team"]
         self._world.add(channel, message)
         if live:
             mentioned = f"<@{BOT_USER}>" in text and channel.kind != "im"
