@@ -40,7 +40,7 @@ class Caller:
         while True:
             began = self._context.clock.monotonic()
             try:
-                return await self._once(model, await prepare())
+                return await self._once(model, await prepare(), tries)
             except ModelUnavailable as error:
                 delay = self._delay(error, tries)
                 spent = self._context.clock.monotonic() - began + delay
@@ -61,7 +61,7 @@ class Caller:
         budget = self._context.budget
         return self._context.jitter(min(budget.retry_base * 2.0**tries, budget.retry_longest))
 
-    async def _once(self, model: Model, request: Request) -> Completion:
+    async def _once(self, model: Model, request: Request, tries: int) -> Completion:
         context, streamed = self._context, False
         completion: Completion | None = None
         began = context.clock.monotonic()
@@ -75,18 +75,23 @@ class Caller:
             if completion is None:
                 raise ModelUnavailable("the model's answer broke off")
         except (ModelError, OSError) as error:
+            took = context.clock.monotonic() - began
+            context.watch.model_called(model.name, took, type(error).__name__, None, None, tries)
             if streamed:
                 context.emit(TextReset(reason="the model's answer broke off"))
             if isinstance(error, ModelError):
                 raise
             raise ModelUnavailable(f"no connection to the model ({type(error).__name__})") from error
-        await self._count(model, request, completion, context.clock.monotonic() - began)
+        await self._count(model, request, completion, context.clock.monotonic() - began, tries)
         return completion
 
-    async def _count(self, model: Model, request: Request, completion: Completion, seconds: float) -> None:
+    async def _count(
+        self, model: Model, request: Request, completion: Completion, seconds: float, tries: int
+    ) -> None:
         context, used = self._context, completion.usage
         shared = context.prefixes.note(context.session.id, request, self.boundary)
         self.boundary = None
+        context.watch.model_called(model.name, seconds, completion.finish_reason, used, shared.break_reason, tries)
         row = NewUsage(
             model=model.name,
             input_tokens=used.input_tokens,

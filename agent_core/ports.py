@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agent_core.events import AgentEvent
-from agent_core.models.ports import Image
+from agent_core.models.ports import Image, Usage
 from agent_core.tools.ports import Rights
 from state.ids import EventId
 
@@ -42,3 +42,33 @@ class Steering(Protocol):
     def rights(self) -> Rights:
         """The rights of the turn as they are now (configuration and steering may lower them)."""
         ...
+
+
+class Watch(Protocol):
+    """Hears how long the parts of a turn took. Never blocks and never raises."""
+
+    def model_called(
+        self, model: str, seconds: float, outcome: str, usage: Usage | None, boundary: str | None, tries: int
+    ) -> None:
+        """A model call has ended: `outcome` is its finish reason, or the name of the error (`usage` is None then).
+
+        `boundary` says why the request did not begin with the one before, None where it did.
+        `tries` counts the calls before this one that failed.
+        """
+        ...
+
+    def tool_called(self, tool: str, seconds: float, status: str, call_id: str) -> None:
+        """A tool call has ended and its result is stored. `tool` is "unknown" where there is no such tool."""
+        ...
+
+
+class Unwatched:
+    """Nobody hears it."""
+
+    def model_called(
+        self, model: str, seconds: float, outcome: str, usage: Usage | None, boundary: str | None, tries: int
+    ) -> None:
+        """Nothing."""
+
+    def tool_called(self, tool: str, seconds: float, status: str, call_id: str) -> None:
+        """Nothing."""

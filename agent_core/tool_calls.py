@@ -143,10 +143,12 @@ class Calls:
         if outcome.status is not ToolStatus.DONE:
             self._failures[call.name, call.arguments] += 1
         finished = await self.store(row, call, model, outcome)
+        seconds = context.clock.monotonic() - began
+        known = call.name if context.registry.get(call.name) is not None else "unknown"
+        context.watch.tool_called(known, seconds, outcome.status.value, call_key(row))
         log.info(
             "tool.ended", turn=context.lease.turn_id, row=row.id, tool=text.line(call.name, 60),
-            status=outcome.status.value, chars=len(outcome.content),
-            seconds=round(context.clock.monotonic() - began, 3),
+            status=outcome.status.value, chars=len(outcome.content), seconds=round(seconds, 3),
         )
         if cancelled is not None:
             raise cancelled

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_core.models.ports import Model
-from agent_core.ports import Emit, Input, Steering
+from agent_core.ports import Emit, Input, Steering, Unwatched, Watch
 from agent_core.prefix import PREFIXES, Prefixes
 from agent_core.prompt import PromptSettings
 from agent_core.tools.ports import Ask, Post, ProcessLedger
@@ -80,6 +80,7 @@ class TurnContext:
     prompt: PromptSettings
     clock: Clock = SYSTEM
     prefixes: Prefixes = field(default=PREFIXES)
+    watch: Watch = field(default_factory=Unwatched)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[float], float] = _jitter
 

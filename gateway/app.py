@@ -105,6 +105,7 @@ class Daemon:
                 Store.open(config.home / "tidings.db", owner=owner, readers=READERS, clock=SYSTEM)
             )
             self._health.store_open()
+            store.measure(self._metrics.store_write)
             log.info("store.open", path=str(store.path), journal=store.journal_mode)
             stack.enter_context(lifecycle.signals(self._stop))
             last_resort = lifecycle.LastResort(lifecycle.last_resort_seconds(config.limits.drain_seconds))
@@ -238,6 +239,7 @@ class Daemon:
             self._metrics.now("turns_running", len(core.work.all()))
             self._metrics.now("workers", len(core.workers))
             self._metrics.now("delivery_lanes", core.deliveries.lanes)
+            self._metrics.now("events_queued", sum(len(one.waiting) for one in core.workers.all().values()))
             await asyncio.sleep(5.0)
 
     def _stages(self, core: Core) -> Sequence[Stage]:

@@ -140,15 +140,25 @@ class Intake:
         event = dataclasses.replace(event, text=scrub(event.text))
         share = self.settings.of(event.address).sessions or self.settings.groups
         key = line_key(event.address, event.sender.id, groups=share, threads=self.settings.threads)
+        began, started = self._p.clock.utc(), self._p.clock.monotonic()
         try:
             row = await self._p.store.inbox.accept(event_to_new(event, key))
         except StateError as error:
             log.exception("inbox.unavailable", platform=event.address.platform, error=str(error))
             raise NotReady(f"the store cannot take the event: {error}", told=str(error)) from error
+        platform = event.address.platform
+        self._p.metrics.accepted(platform, is_new=row.is_new)
         if row.is_new:
-            log.info(
-                "event.accepted", event_id=row.event_id, platform=event.address.platform, kind=event.kind.value, key=key
+            self._p.metrics.spans.done(
+                "accept",
+                began=began,
+                seconds=self._p.clock.monotonic() - started,
+                me=f"event:{row.event_id}",
+                event=row.event_id,
+                platform=platform,
+                kind=event.kind.value,
             )
+            log.info("event.accepted", event_id=row.event_id, platform=platform, kind=event.kind.value, key=key)
             self._names.note(event)
             self.dispatch(Arrival(event_id=row.event_id, key=key, event=event))
         return Accepted(event_id=row.event_id, is_new=row.is_new)

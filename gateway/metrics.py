@@ -13,6 +13,8 @@ from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
+from gateway.spans import NoSpans, Spans
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LABEL_VALUES = 64
 """How many different combinations of label values a metric may have."""
@@ -62,7 +64,9 @@ class _Maker:
 class Metrics:
     """The facade. It has a registry of its own, so that several can live in one process (tests)."""
 
-    def __init__(self) -> None:
+    def __init__(self, spans: Spans | None = None) -> None:
+        self.spans: Spans = spans or NoSpans()
+        """Where whoever measures something tells it in detail too."""
         self._registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._registry)  # resident memory, CPU seconds, open files
         make = _Maker(self._registry)
@@ -98,7 +102,7 @@ class Metrics:
         self._fates.of(fate).inc(count)
 
     def turn(self, seconds: float, outcome: str) -> None:
-        """A turn has ended: answered, interrupted, failed."""
+        """A turn has ended: answered, interrupted, failed; `lost` with its lease, or `open` (parked, to be resumed)."""
         self._turns.of(outcome).observe(seconds)
 
     def queued(self, seconds: float) -> None:

@@ -114,6 +114,8 @@ class Running:
     park: bool = False
     """True at a planned stop: the turn is to be taken up again after the next start."""
     lost: bool = False
+    outcome: str = ""
+    """The state in which its end was committed; "" before, and where it was not."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def end(self, reason: str, *, quiet: bool = False, park: bool = False) -> bool:

@@ -142,6 +142,23 @@ class Sender:
 
     async def deliver(self, stored: StoredDelivery) -> Step:
         """Send what is open of a delivery. ENDED or STOP. Cancelling it leaves a stated state behind."""
+        began, started = self._clock.utc(), self._clock.monotonic()
+        step = await self._rounds(stored)
+        self._metrics.spans.done(
+            "delivery",
+            began=began,
+            seconds=self._clock.monotonic() - started,
+            parent=f"turn:{stored.turn_id}" if stored.turn_id is not None else "",
+            delivery=stored.id,
+            turn=stored.turn_id or "",
+            platform=stored.platform,
+            kind=stored.kind,
+            chunks=len(stored.chunks),
+            ended=step is Step.ENDED,
+        )
+        return step
+
+    async def _rounds(self, stored: StoredDelivery) -> Step:
         for _ in range(ROUNDS):
             step = await self._pass(stored)
             if step in (Step.ENDED, Step.STOP):

@@ -34,6 +34,7 @@ from gateway.posting import TurnPost
 from gateway.router import SessionRouter
 from gateway.running import LEASE_TTL, Running, SteeringQueue, keep_lease
 from gateway.streaming import TurnStream
+from gateway.watch import TurnWatch
 from gateway.workers import Item
 from state.clock import Clock
 from state.errors import LeaseLost, StoreBusy, StoreFull
@@ -130,6 +131,7 @@ class Work:
             started=parts.clock.monotonic(),
         )
         self._running[key] = running
+        self._begun(running, attempts)
         keeper = asyncio.create_task(
             keep_lease(parts.store, lease, running, parts.clock, parts.metrics), name=f"lease:{lease.turn_id}"
         )
@@ -140,7 +142,36 @@ class Work:
             await asyncio.wait([keeper])
             del self._running[key]
             running.done.set()
+            self._ended(running)
             await asyncio.shield(self._afterwards(running, lease))
+
+    def _begun(self, running: Running, attempts: int) -> None:
+        parts, first = self._p, running.items[0]
+        now = parts.clock.utc()
+        if first.resume is None:
+            for item in running.items:
+                waited = max(0.0, (now - item.event.received_at).total_seconds())
+                parts.metrics.queued(waited)
+                began, parent = item.event.received_at, f"event:{item.event_id}"
+                parts.metrics.spans.done(
+                    "dispatch", began=began, seconds=waited, parent=parent, event=item.event_id, turn=running.turn_id
+                )
+        parts.metrics.spans.begin(
+            "turn",
+            f"turn:{running.turn_id}",
+            parent=f"event:{first.event_id}",
+            event=first.event_id,
+            turn=running.turn_id,
+            session=running.session_id,
+            platform=first.event.address.platform,
+            attempts=attempts,
+        )
+
+    def _ended(self, running: Running) -> None:
+        parts, outcome = self._p, running.outcome or ("lost" if running.lost else "open")
+        parts.metrics.turn(parts.clock.monotonic() - running.started, outcome)
+        failed = "" if running.outcome == TurnState.ANSWERED.value else outcome
+        parts.metrics.spans.end(f"turn:{running.turn_id}", failed=failed, outcome=outcome)
 
     async def _under_lease(self, running: Running, session: Session, lease: TurnLease, attempts: int) -> None:
         parts, event = self._p, running.items[0].event
@@ -222,6 +253,7 @@ class Work:
             prompt=dataclasses.replace(settings.prompt, hint=hint_for(event.address.platform)),
             disabled=settings.disabled,
             clock=parts.clock,
+            watch=TurnWatch(parts.metrics, parts.clock, lease.turn_id),
         )
 
     async def _think(self, running: Running, context: TurnContext, lease: TurnLease) -> Final | None:
@@ -286,7 +318,7 @@ class Work:
         await parts.approvals.ended(lease.turn_id)
         if delivery is not None:
             parts.deliveries.wake(delivery.chat)
-        parts.metrics.turn(parts.clock.monotonic() - running.started, final.state.value)
+        running.outcome = final.state.value
         for item, (_, item_fate, detail) in zip(items, fates, strict=True):
             parts.fates.announce(item.event.address, item.event.message_id, item_fate, detail)
 

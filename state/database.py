@@ -48,6 +48,8 @@ class Database:
         self._opened: list[sqlite3.Connection] = []
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="tidings-reader")
         self._closed = False
+        self.timed: Callable[[float], None] | None = None
+        """Told the seconds of each transaction that was committed, from its call on."""
 
     async def write(self, run: Query[T], *, full: bool = False) -> T:
         """Run `run` as one transaction and return what it returned, after the commit.
@@ -57,7 +59,11 @@ class Database:
         Once queued it runs to its end, even if the caller is cancelled: a cancelled caller does not
         know whether it was written. Raises what `run` raised (nothing is written then), or a `StateError`.
         """
-        return await self._submit(run, full=full)
+        began = time.monotonic()
+        result = await self._submit(run, full=full)
+        if self.timed is not None:
+            self.timed(time.monotonic() - began)
+        return result
 
     async def _submit(self, run: Query[T], *, full: bool, outside: bool = False) -> T:
         if self._closed:

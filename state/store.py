@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -70,6 +70,10 @@ class Store:
         """
         async with open_database(path, readers=readers) as db:
             yield cls(db, owner, clock)
+
+    def measure(self, timed: Callable[[float], None]) -> None:
+        """Tell `timed` the seconds of each committed write, from its call on. It must not block or raise."""
+        self._db.timed = timed
 
     @property
     def journal_mode(self) -> str:
