@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from adapters.errors import NotReady, RetryAfter
 from adapters.events import (
     Action,
+    Attachment,
     Button,
     ChatAddress,
     EventKind,
@@ -23,6 +24,7 @@ from adapters.events import (
 )
 from adapters.ports import Answer, CanStream, Conversations, HearsFates, Inbox, LivePart, PlatformAdapter, Renderer
 from adapters.render import Said, read_said
+from adapters.terminal.attach import COMMAND, files_of, told
 from adapters.terminal.front import ANSWERED, OPEN, FrontEnd, HungUp, Outcome, SaidKind, Talk
 from adapters.terminal.render import TerminalRenderer
 
@@ -78,7 +80,8 @@ class TerminalAdapter:
         self._sender = sender
         self._conversations = conversations
         self._title = title
-        self._commands = tuple(commands)
+        self._commands = (*commands, COMMAND)
+        self._attached: list[Attachment] = []
         self._now = now
         self._renderer = TerminalRenderer()
         self._inbox: Inbox | None = None
@@ -133,16 +136,30 @@ class TerminalAdapter:
 
     # -- what is typed -------------------------------------------------------------------------------
 
+    async def attach(self, line: str) -> Sequence[str]:
+        """See `Talk`."""
+        found, faults = await asyncio.to_thread(files_of, line)
+        if not found and not faults:
+            self._attached.clear()
+        self._attached += found
+        return told(self._attached, faults)
+
     async def say(self, text: str) -> str:
         """See `Talk`."""
         kind = EventKind.COMMAND if _COMMAND.match(text) else EventKind.MESSAGE
-        return await self._hand_over(kind, text, None)
+        files = () if kind is EventKind.COMMAND else tuple(self._attached)
+        message_id = await self._hand_over(kind, text, None, files)
+        if files:
+            del self._attached[: len(files)]
+        return message_id
 
     async def press(self, button: Button) -> str:
         """See `Talk`."""
         return await self._hand_over(EventKind.ACTION, "", Action(button_id=button.id, value=button.value))
 
-    async def _hand_over(self, kind: EventKind, text: str, action: Action | None) -> str:
+    async def _hand_over(
+        self, kind: EventKind, text: str, action: Action | None, files: tuple[Attachment, ...] = ()
+    ) -> str:
         self._count += 1
         message_id = f"{self._run_id}-{self._count}"
         now = self._now()
@@ -155,6 +172,7 @@ class TerminalAdapter:
             received_at=now,
             sent_at=now,
             text=text,
+            attachments=files,
             action=action,
             mentions_us=True,
         )

@@ -56,6 +56,10 @@ class Talk(Protocol):
         """The slash commands: name without the slash, and help."""
         ...
 
+    async def attach(self, line: str) -> Sequence[str]:
+        """Carry out `/attach FILE…`: the files go with the next message. The lines to show."""
+        ...
+
     async def say(self, text: str) -> str:
         """Hand over a message or, where it begins with a slash, a command. Returns its id once it is
         committed; raises `NotReady` where the store has not taken it for a while."""

@@ -12,6 +12,7 @@ from adapters.errors import NotReady
 from adapters.events import Button
 from adapters.ports import LivePart
 from adapters.render import Said
+from adapters.terminal.attach import is_attach
 from adapters.terminal.front import FrontEnd, HungUp, Outcome, SaidKind, Talk
 from adapters.terminal.worker import Worker
 
@@ -83,6 +84,9 @@ class InteractiveFront:
             leaving = False
             if text.strip().isdecimal() and self._late:  # choices came up while the prompt was open
                 await self._press(talk, screen, pick(self._late.popleft(), text))
+            elif is_attach(text):
+                for line in await talk.attach(text):
+                    await self._worker.call(screen.line, line, "dim")
             elif text.strip():
                 await self._ask(talk, screen, keyboard, text)
 

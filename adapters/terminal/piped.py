@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from adapters.errors import NotReady
 from adapters.ports import LivePart
 from adapters.render import Said, choices
+from adapters.terminal.attach import is_attach
 from adapters.terminal.front import FrontEnd, HungUp, Outcome, SaidKind, Talk
 from adapters.terminal.lines import LineReader, LineWriter, TooLongLine
 from adapters.terminal.neutral import neutral, one_line
@@ -42,7 +43,10 @@ class PipedFront:
                 continue
             if line is None:
                 return 1 if failed else 0
-            if line.strip():
+            if is_attach(line):
+                for told in await talk.attach(line):
+                    self._err.post(f"tidings: {one_line(told)}\n")
+            elif line.strip():
                 try:
                     failed |= not await self._ask(talk, line)
                 except HungUp:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -208,3 +210,32 @@ async def test_a_merged_message_is_not_answered_twice() -> None:
     front, adapter = await serve(one_question, SmallGateway(script))
     assert front.shown == []
     assert adapter.exit_code == 0
+
+
+async def test_attached_files_go_with_the_next_message(tmp_path: Path) -> None:
+    notes, picture, pipe = tmp_path / "my notes.txt", tmp_path / "p.png", tmp_path / "pipe"
+    notes.write_text("words")
+    picture.write_bytes(b"\x89PNG")
+    os.mkfifo(pipe)
+
+    async def drive(talk: Talk) -> int:
+        lines = await talk.attach(f"/attach '{notes}' {picture} {pipe} {tmp_path}/nowhere")
+        assert len(lines) == 3
+        assert "my notes.txt (5 bytes), p.png (4 bytes)" in lines[-1]
+        assert any("no file" in one for one in lines)
+        assert any("No such file" in one for one in lines)
+        await talk.say("/help")  # a command takes nothing along
+        await talk.say("look at these")
+        await talk.say("and now nothing")
+        assert (await talk.attach(f"/attach {picture}"))[-1].startswith("with the next")
+        assert await talk.attach("/attach") == ["nothing is attached"]
+        await talk.say("nothing either")
+        return 0
+
+    gateway = SmallGateway()
+    await serve(drive, gateway)
+    first, second, third, last = gateway.events
+    assert [one.kind for one in second.attachments] == ["document", "image"]
+    assert second.attachments[0].path == str(notes)
+    assert second.attachments[0].sha256 is not None
+    assert first.attachments == third.attachments == last.attachments == ()
