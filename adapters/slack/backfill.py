@@ -7,7 +7,7 @@ read from its cursor on, and the threads with newer replies. The cursor moves on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from adapters.errors import AdapterError, AuthFailed, Gone, NoRights, Rejected, RetryAfter
+from adapters.errors import AdapterError, AuthFailed, Gone, NoRights, NotReady, Rejected, RetryAfter
 from adapters.events import MessageEvent
 from adapters.ports import Accepted
 from adapters.slack.api import Api
@@ -64,15 +64,18 @@ class Backfill:
         threads: Threads,
         progress: Progress,
         accept: Callable[[MessageEvent], Awaitable[Accepted]],
+        keep: Callable[[Mapping[str, Any], str], Awaitable[bool]],
         now: Callable[[], datetime],
         bound: int,
     ) -> None:
-        """`bound` is the number of messages of one channel that are fetched at most; 0: none at all."""
+        """`keep` keeps what cannot be read for the operator. `bound` is the number of messages of one channel that
+        are fetched at most; 0: none at all."""
         self._api = api
         self._reader = reader
         self._threads = threads
         self._progress = progress
         self._accept = accept
+        self._keep = keep
         self._now = now
         self._bound = bound
         self._discover = False
@@ -119,13 +122,18 @@ class Backfill:
         gaps = self._progress.gaps()
         if not gaps:
             return
-        self._came = f"found in the history after a gap of {span(self._seconds or 0.0)}"
-        log.info("gap.found", channels=len(gaps), seconds=round(self._seconds or 0.0, 1))
+        seconds, self._seconds = self._seconds, None
+        self._came = "found in the history" + (f" after a gap of {span(seconds)}" if seconds is not None else "")
+        log.info("gap.found", channels=len(gaps), seconds=seconds and round(seconds, 1))
         total = 0
-        for channel in gaps:
-            total += await self._channel(channel)
+        try:
+            for channel in gaps:
+                total += await self._channel(channel)
+        except AdapterError:
+            if seconds is not None:  # the next try is about the same gap
+                self._seconds = max(seconds, self._seconds or 0.0)
+            raise
         log.info("gap.filled", channels=len(gaps), messages=total)
-        self._seconds = None
 
     # what there is --------------------------------------------------------------------------------
 
@@ -187,7 +195,13 @@ class Backfill:
         if self._reader.is_own(item):
             return False
         message = {**item, "channel": channel}
-        event = self._reader.message(message, self._now(), came=self._came)
+        try:
+            event = self._reader.message(message, self._now(), came=self._came)
+        except Exception as error:  # the boundary of one message: its defect keeps no other one waiting
+            log.exception("history.defect", channel=channel)
+            if not await self._keep(message, type(error).__name__):
+                raise NotReady("the store cannot take what cannot be read") from None
+            return False
         if event is None:
             return False
         accepted = await self._accept(event)

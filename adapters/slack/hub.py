@@ -7,6 +7,7 @@ before they run: `Commit` stands where they cannot be reached, right behind the 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
@@ -91,7 +92,7 @@ class Hub:
             made = AsyncBoltRequest(mode="socket_mode", body=request.payload)
         except Exception as error:  # the SDK reads it too, and may trip over what it does not know
             log.exception("envelope.defect")
-            return await self._keep(request.payload, type(error).__name__)
+            return await self.keep(request.payload, type(error).__name__)
         response = await self._app.async_dispatch(made)
         return response.status == 200
 
@@ -134,7 +135,7 @@ class Hub:
             return False
         except Exception as error:  # the boundary of one event: its defect ends neither the connection nor the others
             log.exception("event.defect", kind=_kind(body))
-            return await self._keep(body, type(error).__name__)
+            return await self.keep(body, type(error).__name__)
         return True
 
     async def accept(self, event: MessageEvent) -> Accepted:
@@ -198,10 +199,10 @@ class Hub:
                 self._fatal.set_exception(AuthFailed(f"Slack tells: {kind}", told=told))
         return True
 
-    async def _keep(self, body: Mapping[str, Any], reason: str) -> bool:
+    async def keep(self, body: Mapping[str, Any], reason: str) -> bool:
         """Keep what cannot be read for the operator: unacknowledged it would only come again."""
         raw = json.dumps(body, default=str)[:50_000]
-        mark = str(body.get("event_id") or body.get("trigger_id") or hash(raw))
+        mark = str(body.get("event_id") or body.get("trigger_id") or hashlib.sha256(raw.encode()).hexdigest())
         try:
             await self._inbox.unreadable(PLATFORM, self._reader.bot_user, f"x:{mark}", raw, reason)
         except AdapterError:

@@ -44,6 +44,8 @@ class Reader:
     def address(self, channel: str, ts: str, thread_ts: str | None, *, private: bool | None = None) -> ChatAddress:
         """Where the message `ts` belongs: in a channel the thread of its root, which is its own where it is one."""
         is_dm = channel.startswith("D") if private is None else private
+        if thread_ts == ts:  # a root that has replies names itself, and one without does not
+            thread_ts = None
         thread = thread_ts or (ts if not is_dm or self.dm_threads else None)
         return ChatAddress(
             platform=PLATFORM,

@@ -19,7 +19,7 @@ import structlog
 from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 
-from adapters.errors import AdapterError, AuthFailed, NotReady
+from adapters.errors import AdapterError, AuthFailed, NotReady, RetryAfter
 from adapters.slack.api import CONNECT_SECONDS, Api
 from adapters.slack.inbound import channel_of
 from adapters.slack.lanes import Lanes
@@ -129,9 +129,9 @@ class Link:
         while True:
             try:
                 fresh = await self._open()
-            except NotReady as error:
+            except (NotReady, RetryAfter) as error:
                 log.info("socket.no_replacement", error=str(error))
-                await asyncio.wait({old.task}, timeout=RETRY)
+                await asyncio.wait({old.task}, timeout=error.seconds if isinstance(error, RetryAfter) else RETRY)
                 if old.task.done():
                     return await self._reopen(old)
                 continue

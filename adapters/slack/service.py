@@ -78,6 +78,7 @@ class Service:
             threads=self.threads,
             progress=self._progress,
             accept=self.hub.accept,
+            keep=self.hub.keep,
             now=now,
             bound=settings.backfill_messages,
         )

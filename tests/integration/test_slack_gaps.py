@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adapters.errors import NotReady
-from adapters.events import EventKind
+from adapters.events import Attachment, EventKind
 from adapters.slack.inbound import order
 from adapters.slack.progress import SEEN
 from tests.counterparts.small_slack_server import SlackServer
@@ -205,6 +205,40 @@ async def test_kill_between_commit_and_cursor_loses_nothing(rig: Rig) -> None:
     async with rig.running():
         await rig.events(3)
         assert [one.text for one in rig.gateway.events] == ["one", "two", "three"]
+
+
+async def test_a_root_in_a_direct_message_stays_in_its_conversation(rig: Rig) -> None:
+    await once(rig)
+    root = rig.say("root", rig.dm, live=False)
+    rig.say("reply", rig.dm, thread_ts=root["ts"], live=False)
+    async with rig.running():
+        first, second = await rig.events(2)
+        assert first.address == rig.address(rig.dm)
+        assert second.address == rig.address(rig.dm, root["ts"])
+
+
+async def test_a_defect_in_one_message_of_the_history_keeps_no_other_waiting(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await once(rig)
+    kept: list[str] = []
+
+    async def unreadable(platform: str, account: str, dedup_id: str, raw: str, reason: str) -> None:
+        kept.append(dedup_id)
+
+    def broken(message: dict[str, object], limit: int) -> tuple[Attachment, ...]:
+        if message.get("text") == "breaks":
+            raise RuntimeError("a defect")
+        return ()
+
+    monkeypatch.setattr(rig.gateway, "unreadable", unreadable, raising=False)
+    monkeypatch.setattr("adapters.slack.inbound.file_list", broken)
+    rig.say("breaks", live=False)
+    rig.say("and on", live=False)
+    async with rig.running() as task:
+        (event,) = await rig.events(1)
+        await settled(rig)
+        assert (event.text, len(kept), task.done()) == ("and on", 1, False)
 
 
 async def test_a_channel_that_is_gone_keeps_no_other_waiting(rig: Rig) -> None:

@@ -87,6 +87,26 @@ def test_a_direct_message_is_one_line_unless_it_is_in_a_thread() -> None:
     assert heard(said(channel="G1", channel_type="mpim")).address.chat_kind == "group"
 
 
+def test_a_root_with_replies_is_where_it_was_without() -> None:
+    """Slack's history names a root in its own `thread_ts` once it has replies."""
+    for channel, kind in (("D1", "im"), ("C1", "channel")):
+        fresh = heard(said(channel=channel, channel_type=kind))
+        later = heard(said(channel=channel, channel_type=kind, thread_ts="100.000100"))
+        assert fresh.address == later.address
+        assert later.reply_to is None
+
+
+def test_B52_a_reply_names_its_root_and_a_quote_stands_aside() -> None:
+    reply = heard(said("mark this done", ts="60.1", thread_ts="51.0", parent_user_id="U2"))
+    assert reply.reply_to is not None
+    assert (reply.reply_to.message_id, reply.reply_to.text, reply.reply_to.is_ours) == ("51.0", "", False)
+    quote = {"is_msg_unfurl": True, "author_name": "Bob", "text": 'item 3\n"] and more'}
+    shared = heard(said("mark this done <https://acme.slack.com/archives/C1/p1>", attachments=[quote]))
+    assert shared.text.startswith("mark this done")
+    assert "item 3" not in shared.text
+    assert "item 3" in shared.facts[0]
+
+
 def test_B13_twins_are_the_same_event() -> None:
     text = "<@UBOT> what is new?"
     first, second = heard(said(text)), heard(said(text, type="app_mention", channel_type=None))
