@@ -49,7 +49,7 @@ def run_daemon(config: Config) -> int:
     """Run the daemon until it is asked to end. Blocking; returns the exit code."""
     if sys.__stderr__ is not None:
         faulthandler.enable(sys.__stderr__)  # the watchdog's SIGABRT, or a fault in native code, leaves the stacks
-    logs.configure(level=config.log.level, format=config.log.format, secrets=config.secrets)
+    logs.configure(level=config.log.level, format=config.log.format, secrets=config.secrets, file=config.log_file())
     try:
         return asyncio.run(_guarded(config))
     finally:

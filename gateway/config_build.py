@@ -64,12 +64,14 @@ def build(document: Document, faults: Sequence[Fault], *, file: Path, environ: M
         raise ConfigError([*builder.faults, *builder.resolver.faults], file)
     tools = _sure(sections["tools"], ToolSettings)
     model = _sure(sections["model"], MainModel)
+    log = _sure(sections["log"], LogSettings)
     shown = {**sections, **{f"platforms.{name}": one for name, one in platforms.items()}}
     shown.update({f"models.{name}": one for name, one in models.items()})
     return Config(
         file=file,
         home=home,
-        log=_sure(sections["log"], LogSettings),
+        log=log,
+        log_path=None if log.file is None else absolute(log.file, home, environ),
         model=model.settings(),
         fallbacks=model.fallbacks,
         models={name: one.settings() for name, one in models.items()},

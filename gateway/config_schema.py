@@ -47,7 +47,7 @@ class Section(BaseModel):
 
 
 class LogSettings(Section):
-    """What the daemon writes to standard error."""
+    """What the daemon writes to standard error, and to a file if wanted."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least grave lines that are written."
@@ -55,6 +55,15 @@ class LogSettings(Section):
     format: Literal["json", "console"] = Field(
         default="json", description="`json` is one object a line; `console` is for reading by eye."
     )
+    file: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A file that gets the same lines; a relative path begins at the state folder. null: none.",
+    )
+    max_bytes: int = Field(
+        default=10_000_000, ge=10_000, description="The size at which the file is moved aside, to NAME.1 and so on."
+    )
+    keep: int = Field(default=5, ge=0, le=1000, description="How many such files are kept.")
 
 
 class NamedModel(Section):

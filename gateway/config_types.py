@@ -9,6 +9,7 @@ from pathlib import Path
 from adapters.settings import PlatformSettings
 from agent_core.models.settings import ModelSettings
 from gateway.config_schema import AccessSettings, ChatSettings, LimitSettings, LogSettings, ToolSettings
+from gateway.log_file import FileSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +44,20 @@ class Config:
     """Every platform that has settings, by name, enabled or not."""
     root: Path
     """`tools.root`, absolute."""
+    log_path: Path | None
+    """`log.file`, absolute."""
     secrets: frozenset[str] = field(repr=False)
     """Every resolved secret, for the redaction of logs."""
     warnings: tuple[str, ...]
     """What is allowed but should be known; told at start."""
     values: tuple[Value, ...]
     """Every effective value with its origin."""
+
+    def log_file(self) -> FileSettings | None:
+        """Where the log file is, if one is wanted."""
+        if self.log_path is None:
+            return None
+        return FileSettings(path=self.log_path, max_bytes=self.log.max_bytes, keep=self.log.keep)
 
     def enabled(self) -> tuple[str, ...]:
         """The names of the platforms that are on."""

@@ -1,8 +1,8 @@
-"""Structured logs on standard error, through a bounded queue and a thread of their own.
+"""Structured logs on standard error and, if wanted, in a file, each through a bounded queue and a thread of its own.
 
 Every line passes `gateway.redact`. Message bodies are never logged: code logs ids and lengths. A
 standard error that nobody reads (a full pipe) stalls the writer thread and nothing else; what does
-not fit into the queue is dropped, counted, and told by the next line that gets through.
+not fit into the queue is dropped, counted, and told by the next line that gets through. Neither waits for the other.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, MutableMapping
-from typing import IO, Any, Literal
+from typing import Any, Literal, Protocol
 
 import structlog
 
+from gateway.log_file import FileSettings, LogFile
 from gateway.redact import Redactor
 
 _MAX_LINES = 10_000
@@ -31,10 +32,26 @@ _QUIET = dict.fromkeys(
 """Libraries whose lines below this level are never of use."""
 
 
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["json", "console"]
+
+
+class Stream(Protocol):
+    """Where a writer writes to."""
+
+    def write(self, text: str, /) -> object:
+        """Write it whole, or raise an OSError or ValueError."""
+        ...
+
+    def flush(self) -> object:
+        """Bring it out."""
+        ...
+
+
 class Writer:
     """Writes lines from a thread. `write` never blocks; `close` waits at most `wait` seconds."""
 
-    def __init__(self, stream: IO[str], *, limit: int = _MAX_LINES) -> None:
+    def __init__(self, stream: Stream, *, limit: int = _MAX_LINES) -> None:
         self._stream = stream
         self._limit = limit
         self._lines: deque[str] = deque()
@@ -92,13 +109,13 @@ class Writer:
 
 
 class _Output:
-    """What structlog and the logging module write to: a whole line a call."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
+    """What structlog and the logging module write to: a whole line a call, to whichever writers are in force."""
 
     def msg(self, message: str) -> None:
-        self._writer.write(message if len(message) <= _MAX_LINE_CHARS else message[:_MAX_LINE_CHARS] + " …cut")
+        line = message if len(message) <= _MAX_LINE_CHARS else message[:_MAX_LINE_CHARS] + " …cut"
+        for one in (_writer, _file_writer):
+            if one is not None:
+                one.write(line)
 
     debug = info = warning = error = critical = exception = log = fatal = msg
 
@@ -106,9 +123,9 @@ class _Output:
 class _Handler(logging.Handler):
     """Brings the lines of libraries into the same stream."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._output = _Output(writer)
+        self._output = _Output()
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -118,6 +135,8 @@ class _Handler(logging.Handler):
 
 
 _writer: Writer | None = None
+_file_writer: Writer | None = None
+_file: LogFile | None = None
 _redactor = Redactor()
 
 
@@ -133,14 +152,16 @@ def writer() -> Writer | None:
 
 def configure(
     *,
-    level: Literal["debug", "info", "warning", "error"] = "info",
-    format: Literal["json", "console"] = "json",  # noqa: A002 - the key of the configuration
+    level: Level = "info",
+    format: Format = "json",  # noqa: A002 - the key of the configuration
     secrets: Iterable[str] = (),
-    stream: IO[str] | None = None,
+    stream: Stream | None = None,
+    file: FileSettings | None = None,
 ) -> Redactor:
     """Set up structlog and the logging module, for the process. May be called again; the last wins.
 
-    Returns the redactor, to which secrets that become known later can be added.
+    Returns the redactor, to which secrets that become known later can be added. Blocking where it is called
+    again (the old writer writes what it has); `change` is for a process at work.
     """
     global _writer, _redactor  # noqa: PLW0603 - logging is the process's, like its standard error
     if _writer is None:
@@ -149,6 +170,55 @@ def configure(
         _writer.close()
     _writer = Writer(stream or sys.stderr)
     _redactor = Redactor(secrets)
+    _install(level, format)
+    _use_file(file)
+    logging.captureWarnings(True)
+    sys.excepthook = _log_crash
+    threading.excepthook = lambda args: _log_crash(args.exc_type, args.exc_value or args.exc_type(), args.exc_traceback)
+    return _redactor
+
+
+def change(
+    *,
+    level: Level,
+    format: Format,  # noqa: A002 - the key of the configuration
+    secrets: Iterable[str],
+    file: FileSettings | None,
+) -> None:
+    """Take over other settings while everything runs; further secrets are masked besides the earlier ones. An
+    unchanged file is opened again (somebody may have moved it away). Never blocks."""
+    _redactor.add(secrets)
+    _install(level, format)
+    if _file is None or _file.settings != file:
+        _use_file(file)
+    else:
+        _file.reopen()
+
+
+def _use_file(settings: FileSettings | None) -> None:
+    global _file, _file_writer  # noqa: PLW0603 - as above
+    old, old_file = _file_writer, _file
+    _file = None if settings is None else LogFile(settings, _tell)
+    _file_writer = None if _file is None else Writer(_file)
+    if old is not None and old_file is not None:
+        threading.Thread(target=_let_go, args=(old, old_file), name="log-file-close", daemon=True).start()
+
+
+def _let_go(old: Writer, file: LogFile) -> None:
+    """What the old file still has to get is written; then it is closed."""
+    old.close()
+    file.close()
+
+
+def _tell(event: str, about: str) -> None:
+    """A line on standard error only: the file is what it is about."""
+    if _writer is not None:
+        line = {"event": event, "level": "warning", "logger": "log", "about": _redactor.text(about)}
+        _writer.write(json.dumps(line, ensure_ascii=False))
+
+
+def _install(level: Level, format: Format) -> None:  # noqa: A002 - as above
+    """Level and form of the lines."""
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -167,7 +237,7 @@ def configure(
         logger_factory=_output,
         cache_logger_on_first_use=False,
     )
-    handler = _Handler(_writer)
+    handler = _Handler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared[:2], structlog.stdlib.add_logger_name, shared[2]],
@@ -179,20 +249,17 @@ def configure(
     root.setLevel(number)
     for name, least in _QUIET.items():
         logging.getLogger(name).setLevel(max(number, least))
-    logging.captureWarnings(True)
-    sys.excepthook = _log_crash
-    threading.excepthook = lambda args: _log_crash(args.exc_type, args.exc_value or args.exc_type(), args.exc_traceback)
-    return _redactor
 
 
 def shutdown(wait: float = 1.0) -> None:
     """Write what is queued, at the end of the process. Bounded and idempotent."""
-    if _writer is not None:
-        _writer.close(wait)
+    for one in (_writer, _file_writer):
+        if one is not None:
+            one.close(wait)
 
 
 def _output(*_names: object) -> _Output:
-    return _Output(writer() or Writer(sys.stderr))
+    return _Output()
 
 
 def _renderer(kind: str) -> Any:
