@@ -80,6 +80,7 @@ class Speaking(Told):
             message["thread_ts"] = thread_ts
         if files:
             kept = [self.world.file(name, mime, data, user) for name, mime, data in files]
+            message = {name: value for name, value in message.items() if name not in ("client_msg_id", "team")}
             message |= {"subtype": "file_share", "upload": False, "display_as_bot": False}
             message["files"] = [file_json(one, self.url) for one in kept]
         self.world.add(where, message)

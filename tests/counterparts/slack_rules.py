@@ -91,7 +91,9 @@ def check_blocks(value: Any) -> list[Block]:
     except _Wrong as wrong:
         raise invalid_blocks(str(wrong)) from None
     if sum(len(block["text"]) for block in blocks if block["type"] == "markdown") > MARKDOWN_LIMIT:
-        raise Refused("msg_blocks_too_long", response_metadata={"messages": ["[ERROR] markdown is too long"]})
+        raise invalid_blocks(
+            f"markdown must be less than {MARKDOWN_LIMIT + 1} characters in total [json-pointer:/blocks]"
+        )
     return blocks
 
 
