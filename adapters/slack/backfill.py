@@ -65,17 +65,19 @@ class Backfill:
         progress: Progress,
         accept: Callable[[MessageEvent], Awaitable[Accepted]],
         keep: Callable[[Mapping[str, Any], str], Awaitable[bool]],
+        named: Callable[[str, str | None], None],
         now: Callable[[], datetime],
         bound: int,
     ) -> None:
-        """`keep` keeps what cannot be read for the operator. `bound` is the number of messages of one channel that
-        are fetched at most; 0: none at all."""
+        """`keep` keeps what cannot be read for the operator; `named` is told the names of channels. `bound` is the
+        number of messages of one channel that are fetched at most; 0: none at all."""
         self._api = api
         self._reader = reader
         self._threads = threads
         self._progress = progress
         self._accept = accept
         self._keep = keep
+        self._named = named
         self._now = now
         self._bound = bound
         self._discover = False
@@ -146,7 +148,10 @@ class Backfill:
                     self._api.pages("users.conversations", "channels", PAGE, types=kind, exclude_archived=True)
                 ) as pages:
                     async for channel in pages:
-                        await self._new(str(channel.get("id") or ""), since if kind == "im" else None)
+                        name = str(channel.get("id") or "")
+                        if isinstance(title := channel.get("name"), str) and kind != "im":
+                            self._named(name, title)
+                        await self._new(name, since if kind == "im" else None)
             except NoRights as error:
                 log.warning("channels.not_listed", kind=kind, error=error.told)
         self._first = False

@@ -27,8 +27,9 @@ Data = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """What reading needs to know. `name` gives a person's name where it is known; `ours` tells whether we take
-    part in a thread (channel, thread); `place` gives the thread of one of our messages (channel, ts), or None."""
+    """What reading needs to know. `name` gives the name of a person or a channel where it is known; `ours` tells
+    whether we take part in a thread (channel, thread); `place` gives the thread of one of our messages (channel, ts),
+    or None."""
 
     team: str
     bot_user: str
@@ -102,10 +103,15 @@ class Reader:
             attachments=file_list(event, self.attachment_bytes),
             forwarded_from=forwarded,
             facts=facts,
+            chat_name=self._title(channel),
             reply_to=self._reply_to(event, channel, thread),
             mentions_us=self._addressed(event, channel, thread),
             came=came,
         )
+
+    def _title(self, channel: str) -> str | None:
+        name = None if channel.startswith("D") else self.name(channel)
+        return None if name is None else f"#{name}"
 
     def _said(self, message: Data) -> tuple[str, str | None, tuple[str, ...]]:
         """The words, whose they are where they are another's, and what was shared beside them."""

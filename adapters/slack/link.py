@@ -28,6 +28,8 @@ log = structlog.get_logger("adapters.slack")
 
 HEARTBEAT = 15.0
 DRAIN = 5.0
+CLOSE = 2.0
+"""Seconds for the farewell of a socket; Slack does not always give one."""
 PAUSE = 0.1
 """Seconds before a socket that was lost is opened anew. Slack limits how often; then it says so."""
 RETRY = 5.0
@@ -87,7 +89,7 @@ class Socket:
         await asyncio.gather(self.task, return_exceptions=True)
         await self._lanes.close()
         try:
-            async with asyncio.timeout(DRAIN):
+            async with asyncio.timeout(CLOSE):
                 await self._ws.close()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             log.debug("socket.close_failed", error=type(error).__name__)

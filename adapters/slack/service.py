@@ -79,6 +79,7 @@ class Service:
             progress=self._progress,
             accept=self.hub.accept,
             keep=self.hub.keep,
+            named=self._names.put,
             now=now,
             bound=settings.backfill_messages,
         )

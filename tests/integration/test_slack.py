@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic import ValidationError
 
-from adapters.errors import AuthFailed, NotReady
+from adapters.errors import AdapterError, AuthFailed, NotReady
 from adapters.events import EventKind
 from adapters.ports import HasRoutes
 from adapters.slack.settings import SlackSettings
@@ -169,6 +169,35 @@ async def test_names_come_the_next_time(rig: Rig) -> None:
         rig.say("two")
         first, second = await rig.events(2)
         assert (first.sender.name, second.sender.name) == (rig.ann, "Ann")
+
+
+async def test_the_name_of_the_channel_is_told(rig: Rig) -> None:
+    async with rig.running():
+        await rig.server.until(lambda: len(rig.server.called("users.conversations")) == 4)
+        await asyncio.sleep(0.05)
+        rig.say("hello")
+        rig.say("hello", rig.dm)
+        first, second = await rig.events(2)
+        assert (first.chat_name, second.chat_name) == ("#kitchen", None)
+
+
+async def test_no_log_holds_a_token_a_ticket_or_what_was_said(rig: Rig, capfd: pytest.CaptureFixture[str]) -> None:
+    words = "xyzzy-what-was-said"
+    async with rig.running():
+        rig.gateway.faults.append(NotReady("the disk is full"))
+        rig.say(words)
+        await rig.events(1)
+        for error in ("fatal_error", "invalid_blocks"):
+            rig.server.fail("chat.postMessage", error=error)
+            with pytest.raises(AdapterError):
+                await rig.adapter.send(rig.address(rig.dm), rig.chunks(words)[0], key="k", reply_to=None)
+        rig.server.sockets.accepting = False
+        await rig.server.sockets.drop()
+        await asyncio.sleep(0.3)
+    told = "".join(capfd.readouterr())
+    assert "event.not_committed" in told
+    for secret in (words, rig.server.bot_token, rig.server.app_token, "/socket/", rig.server.signing_secret):
+        assert secret not in told
 
 
 # threads -------------------------------------------------------------------------------------------------
