@@ -51,6 +51,13 @@ def write_config(home: Path, model_url: str, **changes: Any) -> Path:
     return path
 
 
+def private(config: Path) -> dict[str, str]:
+    """The environment of a process of ours. Locks of tokens lie in the test's own folder: other runs of the
+    tests on this machine may use the same tokens."""
+    locks = str(config.parent.parent / "xdg-state")
+    return {"MODEL_API_KEY": "k" * 20, "TIDINGS_HTTP_KEY": KEY, "XDG_STATE_HOME": locks}
+
+
 class DaemonProcess:
     """One start of `tidings run`."""
 
@@ -67,7 +74,7 @@ class DaemonProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._out,
-            env={**os.environ, "MODEL_API_KEY": "k" * 20, "TIDINGS_HTTP_KEY": KEY, **(env or {})},
+            env={**os.environ, **private(config), **(env or {})},
             cwd=Path(__file__).parents[2],
         )
         self.port = 0

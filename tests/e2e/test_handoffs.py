@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.counterparts.model_script import Step
-from tests.crash.harness import KEY, rows
+from tests.crash.harness import private, rows
 from tests.e2e.test_conversations import Scene, scene
 
 __all__ = ["scene"]
@@ -22,7 +22,7 @@ async def command(scene: Scene, *args: str, stdin: str = "") -> tuple[int, str, 
         sys.executable, "-m", "gateway", *args, "--config", str(scene.world.config),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         cwd=Path(__file__).parents[2],
-        env={**os.environ, "MODEL_API_KEY": "k" * 20, "TIDINGS_HTTP_KEY": KEY, **scene.side.env()},
+        env={**os.environ, **private(scene.world.config), **scene.side.env()},
     )  # fmt: skip
     async with asyncio.timeout(60):
         out, err = await process.communicate(stdin.encode())
