@@ -103,7 +103,8 @@ class TelegramAdapter:
                 ready()
 
             if self._settings.mode == "webhook":
-                await webhook.serve(link, self._settings.webhook, self._door, reception.take, connected)
+                settings, watch = self._settings.webhook, self._timing.watch
+                await webhook.serve(link, settings, self._door, reception.take, connected, watch)
             else:
                 # what waits there is kept: drop_pending_updates would lose it (B12)
                 await link.ask(lambda bot: bot.delete_webhook(drop_pending_updates=False))

@@ -38,6 +38,8 @@ class Timing:
     conflicts: int = 6
     window: float = 600.0
     trial: float = 60.0
+    watch: float = 60.0
+    """In the mode webhook, between two looks whether updates still come to us."""
     store: float = 10.0
     """How long a store that is busy is waited for before the platform is reported as not ready."""
 
@@ -52,6 +54,11 @@ class Trouble:
         self._told_conflict = False
         self.disputed = False
         """Another program polls with our token, again and again (B60)."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether polls have failed and none has gone well since."""
+        return self._since is not None
 
     def failed(self, what: str) -> float:
         """A poll has failed. Seconds since the first failure of this episode, which is told once."""
@@ -107,11 +114,12 @@ class Poller:
     async def run(self) -> None:
         """Poll until cancelled. Raises `AuthFailed`, `RetryAfter`, and `NotReady` for what does not pass soon.
 
-        While there is a dispute about the token `ready` is not called before a time without conflicts.
+        While there is a dispute about the token `ready` is not called before a time without conflicts, and
+        after an outage not before a poll was answered.
         """
         time = asyncio.get_running_loop().time
         self._quiet_since = time() if self._trouble.disputed else None
-        if self._quiet_since is None:
+        if self._quiet_since is None and not self._trouble.is_open:
             self._ready()
         while True:
             batch = await self._poll()
@@ -131,6 +139,8 @@ class Poller:
     async def _poll(self) -> list[Any] | None:
         """One poll; None where it failed in a way that passes, after a pause."""
         seconds = self._timing.poll if self._quiet_since is None else min(self._timing.poll, self._timing.trial)
+        if self._trouble.is_open:  # whether it is over is told at once, not at the end of a long poll
+            seconds = 0
         try:
             found = await self._link.updates(
                 offset=self._offset, allowed=ALLOWED, seconds=seconds, grace=self._timing.grace

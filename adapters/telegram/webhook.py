@@ -27,7 +27,6 @@ HEADER = "X-Telegram-Bot-Api-Secret-Token"
 LARGEST = 2 * 2**20
 """Bytes of a post; an update has some thousands."""
 TAKE = 30.0
-WATCH = 60.0
 FAILURES = 3
 
 
@@ -82,9 +81,9 @@ def address(settings: WebhookSettings) -> str:
 
 async def serve(
     link: Link, settings: WebhookSettings, door: Door, take: Callable[[Any], Awaitable[None]],
-    ready: Callable[[], None], watch: float = WATCH,
+    ready: Callable[[], None], watch: float,
 ) -> None:  # fmt: skip
-    """Tell Telegram where to post, take posts, and look now and then whether they still come here.
+    """Tell Telegram where to post, take posts, and look every `watch` seconds whether they still come here.
 
     Runs until cancelled. Raises `AuthFailed` where the token or the address is refused, and `NotReady`.
     """

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import structlog
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
@@ -360,6 +361,27 @@ async def test_a_refused_address_parks_the_adapter(hook: Hook) -> None:
         async with hook.rig.running():
             pass
     assert "IP address is reserved" in caught.value.told
+
+
+async def test_a_webhook_that_is_taken_away_or_fails_is_told(hook: Hook) -> None:
+    server = hook.rig.server
+    with structlog.testing.capture_logs() as logs:
+        async with hook.rig.running() as task:
+            server.updates.hook.last_error, server.updates.hook.last_error_date = "Connection timed out", 1796000000
+            asked = len(server.called("getWebhookInfo"))
+            await server.until(lambda: len(server.called("getWebhookInfo")) > asked + 2)
+            server.fail("getWebhookInfo", times=2)  # a short outage is none
+            await server.until(lambda: len(server.called("getWebhookInfo")) > asked + 5)
+            assert not task.done()
+            server.updates.hook.url = "https://elsewhere.example"
+            with pytest.raises(NotReady) as caught:
+                await asyncio.wait_for(asyncio.shield(task), 5)
+            assert "Another program" in caught.value.told
+        async with hook.rig.running() as task:
+            server.revoke()
+            with pytest.raises(AuthFailed):
+                await asyncio.wait_for(asyncio.shield(task), 5)
+    assert [one["event"] for one in logs if one["log_level"] == "warning"] == ["telegram.webhook_failing"]
 
 
 # set-up

@@ -19,7 +19,7 @@ from tests.counterparts.telegram_world import Chat
 
 QUICK = Timing(
     poll=5, grace=0.3, pause=0.02, longest_pause=0.05, outage=0.5, conflict=0.02, conflicts=4, window=60, trial=0.2,
-    store=1,
+    store=1, watch=0.05,
 )  # fmt: skip
 
 
