@@ -31,10 +31,10 @@ class Acting(Told):
 
     def _reaction(self, kind: str, channel: Channel, user: str, ts: str, emoji: str) -> Event:
         author = channel.messages[ts].get("user")
-        return {
-            "type": kind, "user": user, "reaction": emoji, "item": {"type": "message", "channel": channel.id, "ts": ts},
-            **({"item_user": author} if author else {}), "event_ts": self.world.ts(),
-        }  # fmt: skip
+        event: Event = {"type": kind, "user": user, "reaction": emoji, "event_ts": self.world.ts()}
+        if author:
+            event["item_user"] = author
+        return {**event, "item": {"type": "message", "channel": channel.id, "ts": ts}}
 
     # interactions --------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ class Acting(Told):
         where = self.world.at(channel)
         message = where.messages[ts_of(which)]
         block, element = _button(message, button)
-        action = {
+        action: dict[str, Any] = {
             "action_id": element.get("action_id", "x"), "block_id": block.get("block_id", "b"), "type": "button",
             "text": element["text"], "action_ts": self.world.ts(),
             **{name: element[name] for name in ("value", "style") if name in element},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from tests.counterparts.slack_limits import Answer, Fields, Limits, Method, OwnDeeds
@@ -144,7 +143,7 @@ class Chat:
         message = self._own_message(channel, fields.get("ts"), "cant_update_message")
         if channel.archived:
             raise Refused("is_inactive")
-        age = time.time() + self._world.shift - float(message["ts"])
+        age = self._world.now() - float(message["ts"])
         if self._limits.edit_seconds is not None and age >= self._limits.edit_seconds:
             raise Refused("edit_window_closed")
         if message.get("streaming_state") == "in_progress":

@@ -74,6 +74,21 @@ BAD_BLOCKS: list[list[dict[str, Any]]] = [
     [actions()],
 ]
 
+CALLS: list[tuple[dict[str, Any], bool]] = [
+    ({"text": "<!channel> x"}, True),
+    ({"text": "<!here|here>"}, True),
+    ({"text": "<!everyone>"}, True),
+    ({"text": "<!subteam^S1|@cooks>"}, True),
+    ({"text": "x", "blocks": [section("<!here>")]}, True),
+    ({"text": "@channel", "link_names": True}, True),
+    ({"text": "@here", "parse": "full"}, True),
+    ({"text": "@channel"}, False),
+    ({"text": "&lt;!channel&gt;"}, False),
+    ({"text": "x", "blocks": [actions(button("<!here>"))]}, False),
+    ({"text": "mail@channel.example", "link_names": True}, False),
+]
+"""Posts, and whether they call a whole channel or group."""
+
 
 async def arranged(here: Setting) -> dict[str, str]:
     """The names in `REFUSALS`."""
@@ -94,5 +109,8 @@ async def arranged(here: Setting) -> dict[str, str]:
 
 def arguments(text: str, names: dict[str, str]) -> dict[str, str]:
     """The arguments of a row."""
-    words = text.format(**names).split()
-    return dict(one.split("=", 1) if "=" in one[:20] else ("channel", one) for one in words)
+    given: dict[str, str] = {}
+    for word in text.format(**names).split():
+        name, sign, value = word.partition("=")
+        given[name if sign else "channel"] = value if sign else word
+    return given

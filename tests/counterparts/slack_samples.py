@@ -10,6 +10,7 @@ from typing import Any
 from tests.counterparts.slack_setting import Setting, actions, button
 from tests.counterparts.slack_world import BOT_ID
 
+SAMPLES = Path(__file__).parents[3] / "shared" / "specs" / "slack" / "samples"
 FREE = ("shares", "files", "blocks", "values")
 """What is a map of anything, or is compared elsewhere."""
 MORE = frozenset(
@@ -44,11 +45,11 @@ EVENTS = {
 }
 
 
-async def strange_names(here: Setting, samples: Path) -> list[str]:
+async def strange_names(here: Setting) -> list[str]:
     """Every name in our payloads that Slack's samples do not have."""
 
     def sample(name: str) -> Any:
-        return json.loads((samples / f"{name}.json").read_text("utf-8"))
+        return json.loads((SAMPLES / f"{name}.json").read_text("utf-8"))
 
     slack, client, room = here.slack, here.client, here.room
     ts = await here.post(blocks=[actions(button())])

@@ -22,6 +22,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from email.utils import formatdate
 from typing import Any, Self
 
 from aiohttp import web
@@ -53,6 +54,7 @@ class SlackServer(Faulty, Speaking, Acting):
         self.world = World()
         self.limits = Limits()
         self.scopes: set[str] = set(slack_scopes.SCOPES)
+        """Those of the app; changed in place (`scopes.discard(…)`)."""
         self.echo = True
         """Whether the app hears of the bot's own posts and changes, as in reality."""
         self.faults = Faults()
@@ -230,7 +232,7 @@ class SlackServer(Faulty, Speaking, Acting):
             await self.faults.healed.wait()
         if fault is not None and fault.kind == "drop" and request.transport is not None:
             request.transport.abort()
-        headers = {"X-Slack-Req-Id": f"{self.world.number():032x}"}
+        headers = {"X-Slack-Req-Id": f"{self.world.number():032x}", "Date": formatdate(self.world.now(), usegmt=True)}
         if token == self.bot_token and answer.get("error") not in ("invalid_auth", "token_revoked"):
             headers["X-OAuth-Scopes"] = ",".join(sorted(self.scopes))
         return web.json_response(answer, headers=headers)

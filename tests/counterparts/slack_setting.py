@@ -87,12 +87,12 @@ async def connected(here: Setting, **more: Any) -> AsyncIterator[AsyncSocketMode
     """The genuine app over Socket Mode."""
     web_client = AsyncWebClient(base_url=here.slack.api_url, retry_handlers=[])
     handler = AsyncSocketModeHandler(made_app(here), here.slack.app_token, web_client=web_client, **more)
-    await handler.connect_async()
+    await handler.connect_async()  # type: ignore[no-untyped-call]
     await here.slack.until(lambda: here.slack.sockets)
     try:
         yield handler
     finally:
-        await handler.close_async()
+        await handler.close_async()  # type: ignore[no-untyped-call]
 
 
 @asynccontextmanager

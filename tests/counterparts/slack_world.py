@@ -74,7 +74,7 @@ class Channel:
 
 @dataclass(slots=True, eq=False)
 class File:
-    """A file. `uploaded` is None while only its upload was announced."""
+    """A file. `data` is None while only its upload was announced."""
 
     id: str
     name: str
@@ -116,7 +116,7 @@ class World:
         self.channels: dict[str, Channel] = {}
         self.files: dict[str, File] = {}
         self.shift = 0.0
-        """Seconds that the timestamps are away from the real time."""
+        """Seconds that the workspace's clock is ahead of the real time (it goes back for no timestamp)."""
         self._numbers = itertools.count(1)
         self._last = 0
         self._add_user(BOT_USER, "tidings", "Tidings", is_bot=True, bot_id=BOT_ID)
@@ -129,9 +129,13 @@ class World:
         """An id that was not given before, of the look of Slack's."""
         return f"{prefix}{self.number():010d}"
 
+    def now(self) -> float:
+        """The workspace's clock, in seconds; the `Date` of its answers, too."""
+        return time.time() + self.shift
+
     def ts(self) -> str:
         """A timestamp later than every other."""
-        self._last = max(self._last + 100, int((time.time() + self.shift) * 1_000_000))
+        self._last = max(self._last + 100, int(self.now() * 1_000_000))
         return f"{self._last // 1_000_000}.{self._last % 1_000_000:06d}"
 
     # people and places ---------------------------------------------------------------------------

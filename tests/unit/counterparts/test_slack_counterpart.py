@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -14,8 +13,8 @@ import pytest
 from aiohttp import web
 from slack_sdk.errors import SlackApiError
 
-from tests.counterparts.slack_refusals import BAD_BLOCKS, REFUSALS, arguments, arranged
-from tests.counterparts.slack_samples import strange_names
+from tests.counterparts.slack_refusals import BAD_BLOCKS, CALLS, REFUSALS, arguments, arranged
+from tests.counterparts.slack_samples import SAMPLES, strange_names
 from tests.counterparts.slack_setting import (
     Setting,
     actions,
@@ -29,8 +28,6 @@ from tests.counterparts.slack_setting import (
     setting,
 )
 from tests.counterparts.slack_world import BOT_ID, BOT_USER
-
-SAMPLES = Path(__file__).parents[4] / "shared" / "specs" / "slack" / "samples"
 
 
 @pytest.fixture
@@ -54,10 +51,6 @@ async def test_a_message_is_shown_with_its_metadata_and_edits(here: Setting) -> 
     assert "metadata" not in plain["messages"][0]
     whole = await here.client.conversations_history(channel=here.room.id, include_all_metadata=True)
     assert whole["messages"][0]["metadata"] == mark
-
-
-async def test_a_deleted_message_is_not_shown(here: Setting) -> None:
-    ts = await here.post()
     await here.client.chat_delete(channel=here.room.id, ts=ts)
     assert here.slack.shown(here.room) == []
 
@@ -83,10 +76,8 @@ async def test_ephemeral_words_and_links(here: Setting) -> None:
 
 async def test_a_stream_grows_and_ends(here: Setting) -> None:
     said = here.slack.say(here.room, here.ann, "tell me")
-    streamer = await here.client.chat_stream(
-        channel=here.room.id, thread_ts=said["ts"], recipient_team_id="T0LOOPBACK", recipient_user_id=here.ann,
-        buffer_size=1,
-    )  # fmt: skip
+    reader = {"recipient_team_id": "T0LOOPBACK", "recipient_user_id": here.ann}
+    streamer = await here.client.chat_stream(channel=here.room.id, thread_ts=said["ts"], buffer_size=1, **reader)
     await streamer.append(markdown_text="one ")
     await streamer.append(markdown_text="two")
     await streamer.stop()
@@ -110,22 +101,7 @@ async def test_status_reactions_pins_and_home(here: Setting) -> None:
     assert here.slack.small.views[here.ann]["type"] == "home"
 
 
-@pytest.mark.parametrize(
-    ("more", "calls"),
-    [
-        ({"text": "<!channel> x"}, True),
-        ({"text": "<!here|here>"}, True),
-        ({"text": "<!everyone>"}, True),
-        ({"text": "<!subteam^S1|@cooks>"}, True),
-        ({"text": "x", "blocks": [section("<!here>")]}, True),
-        ({"text": "@channel", "link_names": True}, True),
-        ({"text": "@here", "parse": "full"}, True),
-        ({"text": "@channel"}, False),
-        ({"text": "&lt;!channel&gt;"}, False),
-        ({"text": "x", "blocks": [actions(button("<!here>"))]}, False),
-        ({"text": "mail@channel.example", "link_names": True}, False),
-    ],
-)
+@pytest.mark.parametrize(("more", "calls"), CALLS)
 async def test_who_calls_a_whole_channel_is_noted(here: Setting, more: dict[str, Any], calls: bool) -> None:
     await here.client.chat_postMessage(channel=here.room.id, **more)
     assert bool(here.slack.broadcasts) is calls
@@ -410,6 +386,11 @@ async def test_events_are_held_doubled_and_reordered(here: Setting) -> None:
         assert got == ["two", "one", "one"]
         here.slack.outbox.again()
         assert (await socket.receive_json())["payload"]["event"]["text"] == "two"
+        here.slack.outbox.copies, here.slack.outbox.wanted = 2, {"app_mention"}
+        here.slack.say(here.room, here.ann, f"<@{here.slack.bot}>")
+        one, two = await socket.receive_json(), await socket.receive_json()
+        assert one["payload"] == two["payload"]
+        assert (one["payload"]["event"]["type"], one["envelope_id"] == two["envelope_id"]) == ("app_mention", False)
 
 
 async def test_a_dropped_socket_is_opened_anew(here: Setting) -> None:
@@ -444,6 +425,33 @@ async def test_sockets_are_refused_for_a_while(here: Setting) -> None:
         with suppress(TimeoutError):
             await socket.receive(timeout=0.05)
         assert here.slack.socket_mode.open[0].pongs == 1
+
+
+async def test_a_ticket_is_good_once_and_ten_sockets_are_too_many(here: Setting) -> None:
+    url = (await here.client.apps_connections_open(app_token=here.slack.app_token))["url"]
+    sockets = [await here.session.ws_connect(url)]
+    with pytest.raises(aiohttp.WSServerHandshakeError):
+        await here.session.ws_connect(url)
+    sockets += [await here.session.ws_connect(here.slack.socket_mode.ticket()) for _ in range(10)]
+    assert (await sockets[-1].receive_json())["reason"] == "too_many_websockets"
+    assert here.slack.sockets == 10
+    await asyncio.gather(*(one.close() for one in sockets))
+    await here.slack.until(lambda: not here.slack.sockets)
+
+
+async def test_sockets_that_are_silent(here: Setting) -> None:
+    here.slack.socket_mode.silent, here.slack.socket_mode.answers_pings = True, False
+    async with raw_socket(here) as socket:
+        await here.slack.until(lambda: here.slack.sockets)
+        await socket.ping()
+        with pytest.raises(TimeoutError):
+            await socket.receive(timeout=0.05)
+        assert here.slack.socket_mode.open[0].pings == 1
+        await here.slack.socket_mode.send_raw("{")
+        assert await socket.receive_str() == "{"
+    here.slack.hang("socket")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(here.session.ws_connect(here.slack.socket_mode.ticket()), 0.05)
 
 
 async def test_an_outage_and_its_end(here: Setting) -> None:
@@ -555,9 +563,38 @@ async def test_events_come_again_by_http(here: Setting) -> None:
     assert seen == [(None, None), ("1", "http_error"), ("2", "http_error")]
 
 
+async def test_how_an_app_behind_http_may_fail(here: Setting) -> None:
+    signed = here.slack.signed
+    signed.retry_seconds = signed.answer_seconds = 0.01
+    answers: list[web.StreamResponse] = []
+
+    async def take(_: web.Request) -> web.StreamResponse:
+        if not answers:
+            await asyncio.sleep(1)
+        return answers.pop()
+
+    async with serving(take) as url:
+        here.slack.deliver_to(url)
+        answers.append(web.Response(status=500, headers={"X-Slack-No-Retry": "1"}))
+        here.slack.say(here.room, here.ann, "once")
+        await here.slack.until(lambda: signed.answers)
+        assert (await signed.post({})).reason == "http_timeout"
+    assert (await signed.post({})).reason == "connection_failed"
+    assert [one.reason for one in signed.answers] == ["http_error", "http_timeout", "connection_failed"]
+    here.slack.deliver_to(None)
+
+
+async def test_a_response_url_takes_five_answers(here: Setting) -> None:
+    url = here.slack.slash(here.room, here.ann, "x", live=False)["response_url"]
+    for at in range(6):
+        async with here.session.post(url, json={"text": str(at), "response_type": "in_channel"}) as answer:
+            assert answer.status == (200 if at < 5 else 404)
+    assert [one.text for one in here.slack.shown(here.room)] == ["0", "1", "2", "3", "4"]
+
+
 # against Slack's samples
 
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of Slack's payloads are not there (shared/specs/slack)")
 async def test_payloads_have_no_names_that_slacks_samples_lack(here: Setting) -> None:
-    assert await strange_names(here, SAMPLES) == []
+    assert await strange_names(here) == []
