@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
@@ -17,6 +17,9 @@ class PlatformSettings(BaseModel):
     """The settings of one platform. Secrets of a platform that is off are None and not asked for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+
+    LIVE: ClassVar[frozenset[str]] = frozenset({"allow"})
+    """Settings that the gateway reads at each use: a change of another one needs a new adapter."""
 
     enabled: bool = Field(default=False, description="Whether the daemon connects to this platform.")
 

@@ -25,9 +25,10 @@ from adapters.ports import AdapterServices, HasRoutes, HearsClosing, PlatformAda
 from gateway import lifecycle, locks
 from gateway import log as logs
 from gateway.config_types import Config
-from gateway.core import Core, access_settings, assemble
+from gateway.core import Core, assemble
 from gateway.health import Health
 from gateway.httpd import HttpdError, HttpServer
+from gateway.in_force import access_settings
 from gateway.keys import person_of
 from gateway.lifecycle import FLUSH, UNWIND, ExitCode, Stage, StopRequest
 from gateway.metrics import Metrics

@@ -30,7 +30,8 @@ class BotBreaker:
 
     def __init__(self, clock: Clock, rounds: int) -> None:
         self._clock = clock
-        self._rounds = rounds
+        self.rounds = rounds
+        """May be replaced while running."""
         self._pairs: OrderedDict[str, _Pair] = OrderedDict()
 
     def admit(self, event: MessageEvent) -> tuple[bool, str | None]:
@@ -45,9 +46,9 @@ class BotBreaker:
             return False, None
         while pair.rounds and pair.rounds[0] <= now - WINDOW:
             pair.rounds.popleft()
-        if len(pair.rounds) >= self._rounds:
+        if len(pair.rounds) >= self.rounds:
             pair.rounds.clear()
             pair.quiet_until = now + COOL_DOWN
-            return False, f"I have answered this bot {self._rounds} times in a row; I leave it alone for ten minutes."
+            return False, f"I have answered this bot {self.rounds} times in a row; I leave it alone for ten minutes."
         pair.rounds.append(now)
         return True, None

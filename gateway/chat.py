@@ -23,8 +23,9 @@ from gateway import log as logs
 from gateway.app import make_home, park
 from gateway.config_types import Config
 from gateway.convert import address_from_json, address_to_json
-from gateway.core import Core, access_settings, assemble
+from gateway.core import Core, assemble
 from gateway.health import Health
+from gateway.in_force import access_settings
 from gateway.keys import person_of, session_key
 from gateway.lifecycle import ExitCode, Stage, StopRequest
 from gateway.metrics import Metrics

@@ -24,7 +24,7 @@ from gateway.config_schema import (
 )
 from gateway.config_secrets import KeyPath, Resolver
 from gateway.config_types import Config
-from gateway.config_values import effective
+from gateway.config_values import effective, every_leaf
 from gateway.config_words import unknown_key, words
 from gateway.config_yaml import Document, parse
 
@@ -84,6 +84,7 @@ def build(document: Document, faults: Sequence[Fault], *, file: Path, environ: M
         root=absolute(tools.root, file.parent, environ),
         secrets=frozenset(builder.resolver.secrets),
         warnings=(*builder.warnings, *builder.resolver.warnings),
+        leaves={"home": str(home), **every_leaf(shown)},
         values=effective(shown, document, builder.resolver.origins, file, ("home", str(home), home_origin)),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from adapters.settings import PlatformSettings
 from agent_core.models.settings import ModelSettings
@@ -50,6 +51,8 @@ class Config:
     """Every resolved secret, for the redaction of logs."""
     warnings: tuple[str, ...]
     """What is allowed but should be known; told at start."""
+    leaves: Mapping[str, Any] = field(repr=False)
+    """Every setting by its dotted path (secrets as `SecretStr`), to compare two configurations by."""
     values: tuple[Value, ...]
     """Every effective value with its origin."""
 

@@ -41,6 +41,16 @@ def effective(
     return tuple(values)
 
 
+def every_leaf(sections: Mapping[str, BaseModel | None]) -> dict[str, Any]:
+    """Every value by its dotted path."""
+    return {
+        dotted(path): value
+        for name, settings in sections.items()
+        if settings is not None
+        for path, value in _leaves(settings, tuple(name.split(".", 1)))
+    }
+
+
 def _leaves(settings: BaseModel, at: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     for name in type(settings).model_fields:
         value = getattr(settings, name)

@@ -7,26 +7,21 @@ they run and in the lock (only the daemon takes one).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import structlog
 
 from adapters.errors import AuthFailed
-from adapters.events import ChatAddress
 from adapters.limits import Limits
 from adapters.ports import PlatformAdapter
-from agent_core.errors import ModelError
-from agent_core.loop import Budget
-from agent_core.models.factory import make_model
-from agent_core.models.ports import Model, Warmable
-from agent_core.prompt import PromptSettings
+from agent_core.models.ports import Model
 from agent_core.tools.factory import default_registry
 from agent_core.tools.registry import Registry
 from agent_core.tools.settings import TerminalSettings, ToolSettings, WebSettings
 from gateway.access import Access, AccessSettings
-from gateway.approvals import Approvals, ApprovalSettings
+from gateway.approvals import Approvals
 from gateway.arbiter import Arbiter
 from gateway.botloop import BotBreaker
 from gateway.commands.control import Control
@@ -43,19 +38,20 @@ from gateway.handoff import Handoffs
 from gateway.handoff_target import Targets
 from gateway.health import Health
 from gateway.heard import Heard
-from gateway.intake import ChatSettings, Intake, OneChat
-from gateway.keys import Share
+from gateway.in_force import InForce, access_settings, chat_settings, owners_on, worker_limits
+from gateway.intake import Intake
 from gateway.metrics import Metrics
+from gateway.models import Models
 from gateway.pairing import Pairing
 from gateway.places import Moves
 from gateway.recovery import Recovery
 from gateway.router import SessionRouter
 from gateway.turns import Turns
-from gateway.work import TurnParts, TurnSettings, Work
-from gateway.workers import Item, WorkerLimits, Workers
+from gateway.work import TurnParts, Work
+from gateway.workers import Item, Workers
 from state.clock import Clock
 from state.ids import SessionKey
-from state.records import InboxEvent, Session
+from state.records import InboxEvent
 from state.store import Store
 
 log = structlog.get_logger("gateway.core")
@@ -92,51 +88,11 @@ class Background:
             task.cancel()
 
 
-class Models:
-    """The configured models, each made when it is first needed."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._made: dict[str, Model] = {}
-
-    def names(self) -> list[str]:
-        """The names that a client may ask for; the first is the default."""
-        return [self._config.model.name, *(n for n in self._config.models if n != self._config.model.name)]
-
-    def _get(self, name: str | None) -> Model:
-        key = name if name is not None and name in self._config.models else ""
-        model = self._made.get(key)
-        if model is None:
-            settings = self._config.models[key] if key else self._config.model
-            model = self._made[key] = make_model(settings, home=self._config.home)
-        return model
-
-    def of(self, session: Session) -> Sequence[Model]:
-        """The session's model first, then its fall-backs."""
-        return [self._get(session.model), *(self._get(name) for name in self._config.fallbacks)]
-
-    async def warm(self) -> None:
-        """Make the default model ready beside the first messages, so that the first turn need not wait for
-        an import or a server. Its failure is no fault: the turn will meet it and tell it."""
-        model = self._get(None)
-        if not isinstance(model, Warmable):
-            return
-        try:
-            await model.warm()
-        except ModelError as error:
-            log.warning("model.not_ready", model=self._config.model.name, error=str(error))
-
-    async def close(self) -> None:
-        """Release what they hold."""
-        for model in self._made.values():
-            await model.close()
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class Core:
     """The assembled parts. Nothing runs yet but what `spawn` has started."""
 
-    config: Config
+    in_force: InForce
     store: Store
     models: Models
     access: Access
@@ -158,85 +114,31 @@ class Core:
     pairing: Pairing
     handoffs: Handoffs
     targets: Targets
+    heard: Heard
+    breaker: BotBreaker
 
+    def take(self, config: Config, made: Mapping[str, Model]) -> list[Model]:
+        """Go on with other settings, at once and whole: no await, and nothing in it can fail. `made` is from
+        `models.prepare`; the models that are returned are not given to new turns any more.
 
-def access_settings(
-    config: Config, *, members: frozenset[str] = frozenset(), operators: frozenset[str] = frozenset()
-) -> AccessSettings:
-    """The access rules of the configuration. `members` and `operators` are persons that an adapter of this
-    process vouches for."""
-    tools = config.tools
-    return AccessSettings(
-        owners=frozenset(config.access.owners),
-        allow={name: frozenset(getattr(settings, "allow", ())) for name, settings in config.platforms.items()},
-        members=members,
-        operators=operators,
-        guest_tools=frozenset(tools.guests),
-        member_tools=frozenset(tools.members),
-        owner_tools=frozenset(tools.owners),
-        group_tools=frozenset(tools.groups),
-        disabled_tools=frozenset(tools.disabled),
-        group_answers="all" if config.chat.group_answers == "all" else "addressed",
-        free_chats=frozenset(name for name, chat in config.chat.chats.items() if chat.answers == "all"),
-        addressed_chats=frozenset(name for name, chat in config.chat.chats.items() if chat.answers == "addressed"),
-        names=config.chat.names,
-        bots=frozenset(config.chat.allow_bots),
-    )
-
-
-def turn_settings(config: Config) -> TurnSettings:
-    """The bounds of turns as configured."""
-    limits = config.limits
-    return TurnSettings(
-        home=config.home,
-        root=config.root,
-        budget=Budget(iterations=limits.iterations, retry_seconds=limits.retry_seconds),
-        prompt=PromptSettings(),
-        disabled=frozenset(config.tools.disabled),
-        turn_seconds=limits.turn_seconds,
-    )
-
-
-def chat_settings(config: Config) -> ChatSettings:
-    """How chats behave, as configured."""
-    chat = config.chat
-    return ChatSettings(
-        busy=chat.busy,
-        groups=chat.group_sessions,
-        threads=chat.thread_sessions,
-        collect_hold=chat.collect_seconds,
-        part_hold=chat.paste_seconds,
-        longest=config.limits.message_chars,
-        chats={name: OneChat(busy=one.busy, sessions=one.sessions) for name, one in chat.chats.items()},
-    )
-
-
-def owners_on(access: Access) -> Callable[[str], list[str]]:
-    """The ids of the owners on a platform, by the lists as they are now."""
-
-    def owners(platform: str) -> list[str]:
-        people = (person.partition(":") for person in sorted(access.settings.owners))
-        return [sender for name, _, sender in people if name == platform]
-
-    return owners
-
-
-def shares_of(config: Config) -> Callable[[ChatAddress], tuple[Share, Share]]:
-    """How lines are shared at an address (groups, threads), as `intake` does it."""
-    chat = chat_settings(config)
-    return lambda address: (chat.of(address).sessions or chat.groups, chat.threads)
+        Who is vouched for by this process (keys, the terminal's person) stays as it was at the start.
+        """
+        was = self.access.settings
+        self.in_force.take(config)
+        self.access.settings = access_settings(config, members=was.members, operators=was.operators)
+        self.intake.settings = chat_settings(config)
+        self.workers.limits = worker_limits(config)
+        self.heard.context_messages = config.chat.context_messages
+        self.breaker.rounds = config.chat.bot_rounds
+        self.pairing.enabled = config.access.pairing
+        return self.models.take(config, made)
 
 
 def targets_of(
-    config: Config, store: Store, adapters: dict[str, PlatformAdapter], access: Access, *, elsewhere: bool
+    in_force: InForce, store: Store, adapters: dict[str, PlatformAdapter], access: Access, *, elsewhere: bool
 ) -> Targets:
     """The places that a session can be handed off to; `elsewhere`: the daemon serves them, not this process."""
-    return Targets(store, adapters, config.platforms, owners_on(access), shares_of(config), elsewhere=elsewhere)
-
-
-def worker_limits(config: Config) -> WorkerLimits:
-    """How much may wait and run, as configured."""
-    return WorkerLimits(queue=config.limits.queue_per_chat, turns=config.limits.concurrent_turns)
+    return Targets(store, adapters, in_force.platforms, owners_on(access), in_force.shares, elsewhere=elsewhere)
 
 
 def make_registry(config: Config) -> Registry:
@@ -280,41 +182,41 @@ def assemble(
     background = Background(group)
     adapters: dict[str, PlatformAdapter] = {}
     moves = Moves(store)
+    in_force = InForce(config)
     models, rules, router = Models(config), Access(access, also=moves.now), SessionRouter(store)
     arbiter = Arbiter(store.holds, clock=clock, metrics=metrics, limits=lambda name: _limits(adapters.get(name)))
     common: _Common = {"store": store, "adapters": adapters, "metrics": metrics, "clock": clock}
     deliveries = Deliveries(**common, arbiter=arbiter, on_auth_failed=on_auth_failed)
-    asking = ApprovalSettings(mode=config.tools.approvals, ttl=config.limits.approval_seconds)
-    approvals = Approvals(store, deliveries, clock=clock, settings=asking)
-    settings = turn_settings(config)
+    approvals = Approvals(store, deliveries, clock=clock, settings=in_force.approvals)
     put_back: list[Workers] = []
+    heard = Heard(store, config.chat.context_messages)
     parts = TurnParts(
         **common,
         access=rules,
         router=router,
-        heard=Heard(store, config.chat.context_messages),
+        heard=heard,
         deliveries=deliveries,
         fates=Fates(store, adapters, metrics),
         approvals=approvals,
         registry=make_registry(config),
         models=models.of,
-        settings=lambda: settings,
+        settings=in_force.turns,
         spawn=background.spawn,
         put_back=lambda key, item: _put_back(put_back[0], key, item),
     )
     work = Work(parts)
     workers = Workers(Turns(parts, work).run, worker_limits(config))
     put_back.append(workers)
-    control = Control(parts, work, workers, status, lambda: config.chat.busy, restart)
+    control = Control(parts, work, workers, status, in_force.busy, restart)
     pairing = Pairing(store, rules, enabled=config.access.pairing)
-    targets = targets_of(config, store, adapters, rules, elsewhere=daemon is not None)
+    targets = targets_of(in_force, store, adapters, rules, elsewhere=daemon is not None)
     handoffs = Handoffs(store, deliveries, targets)
     moving = HandoffCommands(parts, work, handoffs, targets, daemon)
     commands = Table(control, moving, SessionCommands(parts, work, workers), PairingCommands(pairing))
     edits, breaker = Edits(parts, work, workers), BotBreaker(clock, config.chat.bot_rounds)
     intake = Intake(parts, work, workers, edits, commands, chat_settings(config), breaker, pairing)
     return Core(
-        config=config,
+        in_force=in_force,
         store=store,
         models=models,
         access=rules,
@@ -336,6 +238,8 @@ def assemble(
         pairing=pairing,
         handoffs=handoffs,
         targets=targets,
+        heard=heard,
+        breaker=breaker,
     )
 
 

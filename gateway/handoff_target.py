@@ -41,7 +41,7 @@ class Targets:
         self,
         store: Store,
         adapters: Mapping[str, PlatformAdapter],
-        settings: Mapping[str, PlatformSettings],
+        settings: Callable[[], Mapping[str, PlatformSettings]],
         owners: Callable[[str], list[str]],
         shares: Callable[[ChatAddress], tuple[Share, Share]],
         *,
@@ -65,7 +65,7 @@ class Targets:
         platform, rest = _split(text)
         if platform == TERMINAL:
             raise TargetFault("the terminal is no chat")  # the caller moves there without a claim
-        adapter, settings = self._adapters.get(platform), self._settings.get(platform)
+        adapter, settings = self._adapters.get(platform), self._settings().get(platform)
         if adapter is None and not (self._elsewhere and settings is not None and settings.enabled):
             raise TargetFault(f"{platform} is not switched on" if settings else f"I know no platform {platform!r}")
         if adapter is not None and not adapter.account:
@@ -81,7 +81,7 @@ class Targets:
             if account is not None and address.account != account:
                 raise TargetFault(f"the home chat of {platform} belongs to another account; write /sethome there")
             return Target(address=address, name=await self._name(address))
-        settings = self._settings.get(platform)
+        settings = self._settings().get(platform)
         configured = settings.home() if settings is not None else None
         if configured is not None:
             return await self._named(platform, configured)

@@ -36,7 +36,8 @@ class Heard:
 
     def __init__(self, store: Store, context_messages: int) -> None:
         self._inbox = store.inbox
-        self._context = context_messages
+        self.context_messages = context_messages
+        """May be replaced while running."""
 
     async def before(self, key: SessionKey, event_id: EventId, event: MessageEvent) -> Aside:
         """What has come since the last turn of this line and before `event_id`, and no turn has seen."""
@@ -45,7 +46,7 @@ class Heard:
         rows = await self._inbox.of_room(room_of(event.address), since, event_id, LOOK_BACK)  # newest first
         private = event.address.chat_kind == "private"
         told = [row for row in rows if row.detail == NOTED][:NOTES]
-        talk = [] if private else [row for row in rows if _is_talk(row)][: self._context]
+        talk = [] if private else [row for row in rows if _is_talk(row)][: self.context_messages]
         chosen = sorted([*told, *talk], key=lambda row: row.id)
         notes += [_line(row) for row in chosen]
         return Aside(notes=tuple(notes), people=frozenset((row.platform, row.sender_id) for row in talk))

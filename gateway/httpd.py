@@ -29,6 +29,8 @@ log = structlog.get_logger("gateway.httpd")
 
 CLOSE_SECONDS = 3.0
 """How long requests may still take when the server closes, after those who wait were told."""
+ANY = "/{tail}"
+HOOK = web.RequestKey("hook", str)
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
@@ -58,7 +60,9 @@ class HttpServer:
         self._keys = keys
         self._health = health
         self._metrics = metrics
-        self._routes = tuple(routes)
+        self._routes = tuple(route for route in routes if not route.public)
+        self._public = tuple(route for route in routes if route.public)
+        self._published: dict[str, dict[str, Handler]] = {}
         self._closers = tuple(closers)
         self._stack = AsyncExitStack()
         self._main: BoundedSite | None = None
@@ -78,13 +82,9 @@ class HttpServer:
         """Start listening. Raises `HttpdError`."""
         async with AsyncExitStack() as stack:
             settings = self._settings
-            public = [route for route in self._routes if route.public]
             self._main = await self._listen(stack, settings.host, settings.port, self._main_app())
-            if public:
-                if settings.webhook_port is None:
-                    raise HttpdError(f"the webhook {public[0].path} needs webhook_port to be set")
-                app = self._app(_webhook_gate, "webhook", public)
-                self._webhook = await self._listen(stack, settings.webhook_host, settings.webhook_port, app)
+            await self.listen_for(self._public, stack)
+            self.publish(self._public)
             self._stack = stack.pop_all()
         log.info("http.listening", address=self.address, webhook=self.webhook_address)
         return self
@@ -95,6 +95,33 @@ class HttpServer:
         for tell in self._closers:
             tell()
         await self._stack.aclose()
+
+    async def listen_for(self, public: Sequence[Route], stack: AsyncExitStack | None = None) -> None:
+        """Open the webhook listener where these need it and it is not open. Raises `HttpdError`."""
+        settings = self._settings
+        if not public or self._webhook is not None:
+            return
+        if settings.webhook_port is None:
+            raise HttpdError(f"the webhook {public[0].path} needs webhook_port to be set")
+        app = self._app(_webhook_gate, "webhook", [Route(method="*", path="/{tail:.*}", handler=self._hook)])
+        self._webhook = await self._listen(stack or self._stack, settings.webhook_host, settings.webhook_port, app)
+
+    def publish(self, public: Sequence[Route]) -> None:
+        """Serve exactly these on the webhook listener from now on (a platform has come, gone or changed)."""
+        table: dict[str, dict[str, Handler]] = {}
+        for route in public:
+            table.setdefault(route.path, {})[route.method] = route.handler
+        self._published = table
+
+    async def _hook(self, request: web.Request) -> web.StreamResponse:
+        methods = self._published.get(request.path)
+        if methods is None:
+            raise web.HTTPNotFound
+        request[HOOK] = request.path
+        handler = methods.get(request.method)
+        if handler is None:
+            raise web.HTTPMethodNotAllowed(request.method, methods)
+        return await handler(request)
 
     def _main_app(self) -> web.Application:
         settings = self._settings
@@ -110,7 +137,7 @@ class HttpServer:
             check(request)
             authorize(request, self._keys, loopback=loopback)
 
-        return self._app(gate, "main", own + [route for route in self._routes if not route.public])
+        return self._app(gate, "main", [*own, *self._routes])
 
     def _app(self, gate: Callable[[web.Request], None], listener: str, routes: Sequence[Route]) -> web.Application:
         app = web.Application(
@@ -216,8 +243,11 @@ def _webhook_gate(_request: web.Request) -> None:
 
 def _route(request: web.Request) -> str:
     """The path as it was declared: a path that a client made up may hold anything, a key for instance."""
+    hook: str | None = request.get(HOOK)
+    if hook is not None:
+        return hook
     resource = request.match_info.route.resource
-    return "unknown" if resource is None else resource.canonical
+    return "unknown" if resource is None or resource.canonical == ANY else resource.canonical
 
 
 def _cause(exc: OSError) -> str:

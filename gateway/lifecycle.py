@@ -77,9 +77,11 @@ class StopRequest:
 
 
 @contextlib.contextmanager
-def signals(stop: StopRequest) -> Iterator[None]:
+def signals(stop: StopRequest, *, reload: Callable[[], None] | None = None) -> Iterator[None]:
     """Turn SIGTERM, SIGINT and SIGHUP into stop requests. The second hurries; the third ends the
-    process at once with the stacks on standard error."""
+    process at once with the stacks on standard error.
+
+    With `reload` (a daemon) SIGHUP calls it instead, and SIGUSR1 asks for a restart: exit code 75."""
     loop = asyncio.get_running_loop()
     count = 0
 
@@ -92,9 +94,23 @@ def signals(stop: StopRequest) -> Iterator[None]:
             os._exit(ExitCode.FAULT)
         stop.ask(f"{number.name} received")
 
-    handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    def on_hup() -> None:
+        assert reload is not None
+        log.info("signal.received", signal="SIGHUP")
+        reload()
+
+    def on_usr1() -> None:
+        log.info("signal.received", signal="SIGUSR1")
+        if not stop.asked.is_set():
+            stop.ask("SIGUSR1 received", ExitCode.RESTART)
+
+    handled = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
     for number in handled:
         loop.add_signal_handler(number, on_signal, number)
+    if reload is not None:
+        loop.add_signal_handler(signal.SIGHUP, on_hup)
+        loop.add_signal_handler(signal.SIGUSR1, on_usr1)
+        handled.append(signal.SIGUSR1)
     try:
         yield
     finally:

@@ -57,7 +57,8 @@ class Pairing:
     def __init__(self, store: Store, access: Access, *, enabled: bool) -> None:
         self._pairings = store.pairings
         self._access = access
-        self._enabled = enabled
+        self.enabled = enabled
+        """May be replaced while running."""
         self._clock = store.clock
         self._quiet: OrderedDict[str, float] = OrderedDict()
 
@@ -77,7 +78,7 @@ class Pairing:
 
     def offers(self, platform: str) -> bool:
         """Whether strangers of the platform may be let in by a code."""
-        return self._enabled and self._access.may_pair(platform)
+        return self.enabled and self._access.may_pair(platform)
 
     async def stranger(self, event: MessageEvent, verdict: Verdict) -> Verdict:
         """The verdict on somebody who is in no list: let in by another process just now, or what is told.

@@ -92,7 +92,8 @@ class Workers:
 
     def __init__(self, run: Runner, limits: WorkerLimits) -> None:
         self._run = run
-        self._limits = limits
+        self.limits = limits
+        """May be replaced while running; how many turns run at once stays as it was at the start."""
         self._workers: dict[SessionKey, Worker] = {}
         self._slots = asyncio.Semaphore(limits.turns)
         self._closed = False
@@ -122,7 +123,7 @@ class Workers:
         known = [*worker.waiting, *worker.current]
         if any(other.event_id == item.event_id for other in known):
             return 0
-        if len(worker.waiting) >= self._limits.queue and item.resume is None:
+        if len(worker.waiting) >= self.limits.queue and item.resume is None:
             raise Full
         ahead = len(worker.waiting) + (1 if worker.current else 0)
         if front:
@@ -169,7 +170,7 @@ class Workers:
     async def _settle_down(self, worker: Worker) -> None:
         """Wait until the parts of the message at the head are likely to be complete."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._limits.hold
+        deadline = loop.time() + self.limits.hold
         while worker.waiting:
             last = worker.waiting[0]
             for item in list(worker.waiting)[1:]:

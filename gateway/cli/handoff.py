@@ -13,10 +13,11 @@ from gateway.access import Access
 from gateway.cli.common import ConfigOption, JsonOption, fail, family, load_config, out, out_json, stop, with_store
 from gateway.commands.handoff import NO_DAEMON, warning
 from gateway.config_types import Config
-from gateway.core import access_settings, targets_of
+from gateway.core import targets_of
 from gateway.handoff import Plan
 from gateway.handoff_follow import end_of, follow
 from gateway.handoff_target import TERMINAL, TargetFault
+from gateway.in_force import InForce, access_settings
 from gateway.keys import person_of
 from state.errors import Conflict
 from state.records import BindingState, Handoff, HandoffState, SessionBinding
@@ -67,7 +68,7 @@ def handoff(
 async def _hand_off(settings: Config, store: Store, text: str, session: str | None, *, confirm: bool) -> Handoff:
     binding = await _source(store, session)
     assert binding.session_id is not None
-    targets = targets_of(settings, store, {}, Access(access_settings(settings)), elsewhere=True)
+    targets = targets_of(InForce(settings), store, {}, Access(access_settings(settings)), elsewhere=True)
     asked_by = person_of(TERMINAL, pwd.getpwuid(os.getuid()).pw_name)
     try:
         target = await targets.find(text)

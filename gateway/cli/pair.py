@@ -10,7 +10,7 @@ import typer
 
 from gateway.access import Access
 from gateway.cli.common import ConfigOption, JsonOption, fail, family, load_config, out, out_json, with_store
-from gateway.core import access_settings
+from gateway.in_force import access_settings
 from gateway.keys import person_of
 from gateway.pairing import GuestOrMember, Outcome, Pairing
 from state.store import Store
