@@ -88,11 +88,13 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyTo:
-    """The message that was replied to. `text` is the quoted part where one was selected."""
+    """The message that was replied to. `text` is the quoted part where one was selected, `author` the name of who
+    wrote it where that is known (it proves nothing)."""
 
     message_id: str
     text: str = ""
     is_ours: bool = False
+    author: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,8 @@ class Access:
         if person in s.owners or person in s.operators:
             return "owner"
         allowed = s.allow.get(platform, frozenset())
-        if person in s.members or sender_id in allowed:
+        # whoever speaks in the name of a chat has its id, which a platform may have changed
+        if person in s.members or sender_id in allowed or self._also(platform, sender_id) in allowed:
             return "member"
         if person in self.paired and self.may_pair(platform):
             return self.paired[person]

@@ -154,7 +154,7 @@ def event_to_json(event: MessageEvent) -> str:
         "attachments": [_attachment_to_dict(item) for item in event.attachments],
         "reply_to": None
         if event.reply_to is None
-        else [event.reply_to.message_id, event.reply_to.text, event.reply_to.is_ours],
+        else [event.reply_to.message_id, event.reply_to.text, event.reply_to.is_ours, event.reply_to.author],
         "forwarded_from": event.forwarded_from,
         "chat_name": event.chat_name,
         "facts": list(event.facts),
@@ -187,7 +187,7 @@ def event_from_json(text: str) -> MessageEvent:
         received_at=received,
         text=data["text"],
         attachments=tuple(_attachment_from_dict(item) for item in data.get("attachments", ())),
-        reply_to=None if reply is None else ReplyTo(message_id=reply[0], text=reply[1], is_ours=reply[2]),
+        reply_to=None if reply is None else _reply_from(reply),
         forwarded_from=data.get("forwarded_from"),
         chat_name=data.get("chat_name"),
         facts=tuple(data.get("facts", ())),
@@ -201,6 +201,11 @@ def event_from_json(text: str) -> MessageEvent:
         model=data.get("model"),
         platform_data=data.get("platform_data"),
     )
+
+
+def _reply_from(data: Sequence[Any]) -> ReplyTo:
+    author = data[3] if len(data) > 3 else ""  # an event of an older version has none
+    return ReplyTo(message_id=data[0], text=data[1], is_ours=data[2], author=author)
 
 
 def event_to_new(event: MessageEvent, key: SessionKey) -> NewEvent:

@@ -50,7 +50,8 @@ def note_of(event: MessageEvent) -> str:
         lines.append(f"[forwarded, the words of: {one_line(event.forwarded_from, NAME)}]")
     lines += [f"[{one_line(fact, QUOTE)}]" for fact in event.facts]
     if event.reply_to is not None and event.reply_to.text:
-        whose = "your message" if event.reply_to.is_ours else "a message"
+        author = one_line(event.reply_to.author, NAME)
+        whose = "your message" if event.reply_to.is_ours else f"a message of {author}" if author else "a message"
         lines.append(f'[in reply to {whose}: "{one_line(event.reply_to.text, QUOTE)}"]')
     for item in event.attachments:
         if item.kind != "image" or item.path is None or item.note is not None:

@@ -78,6 +78,7 @@ class Supervisor:
         self._ready_at: float | None = None
         self._task: asyncio.Task[None] | None = None
         self._refused: AuthFailed | None = None
+        self._told = ""
 
     def wake(self) -> None:
         """Try at once (the configuration has changed)."""
@@ -155,7 +156,10 @@ class Supervisor:
         if error is None:
             told = "the connection has ended"
         if error is None or isinstance(error, NotReady | RetryAfter):
-            log.warning("adapter.waiting", platform=platform, error=str(error or told), again_in=round(wait, 1))
+            # one warning an episode: a platform that is away for hours must not fill the log (B62)
+            tell = log.warning if tries == 0 or told != self._told else log.info
+            tell("adapter.waiting", platform=platform, error=str(error or told), again_in=round(wait, 1))
+            self._told = told
         self._health.waiting(platform, self._clock.utc() + timedelta(seconds=wait), told)
         self._metrics.adapter_ended(platform, "wait")
         return wait

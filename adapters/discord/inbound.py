@@ -289,8 +289,13 @@ def _reply(data: Mapping[str, Any], place: Place, directory: Directory) -> Reply
     text = text or "; ".join(_facts(original)) or ", ".join(
         f"({one.kind}: {one.name})" for one in _files(original, place.id, message_id, 0)
     )  # fmt: skip
-    ours = author_of(original).get("id") == directory.us
-    return ReplyTo(message_id=message_id, text=text[:QUOTE], is_ours=ours)
+    author = author_of(original)
+    return ReplyTo(
+        message_id=message_id,
+        text=text[:QUOTE],
+        is_ours=author.get("id") == directory.us,
+        author=user_name(author, None) if author else "",
+    )
 
 
 def _origin(data: Mapping[str, Any], directory: Directory) -> str:

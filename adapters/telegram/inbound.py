@@ -230,7 +230,15 @@ def _reply(message: Message, ears: Ears) -> ReplyTo | None:
         message_id=message_id_of(ears.moves, replied.chat.id, replied.message_id),
         text=quote if quote is not None else _shown(replied),
         is_ours=_is_own(replied, ears),
+        author=_author(replied),
     )
+
+
+def _author(message: Message) -> str:
+    """Who is shown as the one who wrote it."""
+    if message.sender_chat is not None:
+        return (message.sender_chat.title or "")[:NAME]
+    return message.from_user.full_name[:NAME] if message.from_user is not None else ""
 
 
 def _shown(message: Message) -> str:

@@ -90,3 +90,12 @@ def test_B46_bots_are_ignored_unless_named() -> None:
     assert access.judge(event("2", bot=True)).fate == "silent"
     access.settings = AccessSettings(allow={"p": frozenset({"2"})}, bots=frozenset({"p:2"}))
     assert access.judge(event("2", bot=True)).fate == "go"
+
+
+def test_B42_a_chat_with_a_new_id_keeps_its_place_in_the_lists() -> None:
+    moved = {"-1": "-1001"}
+    access = Access(
+        AccessSettings(allow={"p": frozenset({"-1001"})}), also=lambda _platform, chat: moved.get(chat, chat)
+    )
+    assert access.role("p", "-1") == "member"
+    assert access.role("p", "-2") is None

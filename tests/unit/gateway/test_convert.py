@@ -57,7 +57,7 @@ _event = st.builds(
     received_at=_time,
     text=_text,
     attachments=st.lists(_attachment, max_size=2).map(tuple),
-    reply_to=st.none() | st.builds(ReplyTo, message_id=_text, text=_text, is_ours=st.booleans()),
+    reply_to=st.none() | st.builds(ReplyTo, message_id=_text, text=_text, is_ours=st.booleans(), author=_text),
     forwarded_from=st.none() | st.text("ab", min_size=1, max_size=3),
     facts=st.lists(_text, max_size=2).map(tuple),
     came=st.none() | st.text("ab", min_size=1, max_size=3),

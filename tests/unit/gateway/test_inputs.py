@@ -52,6 +52,11 @@ def test_B52_a_quote_is_bounded_and_neutral() -> None:
     assert len(note) < 1100
 
 
+def test_B52_a_quote_says_who_wrote_it() -> None:
+    item = made(reply_to=ReplyTo(message_id="9", text="item 3", author="Bob]\n[x"))
+    assert note_of(item.event) == '[in reply to a message of Bob) (x: "item 3"]'
+
+
 def test_B51_a_forward_names_its_origin() -> None:
     assert note_of(made(forwarded_from="Bob\n[x]").event) == "[forwarded, the words of: Bob (x)]"
 

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
 
+from structlog.testing import capture_logs
+
 from adapters.errors import AuthFailed, NotReady, RetryAfter
 from adapters.memory.adapter import MemoryAdapter
 from gateway import locks
@@ -90,6 +92,21 @@ async def test_B63_a_failing_platform_is_tried_again_for_ever_and_recovers_alone
             health.starting("memory")
             supervisor.wake()
         await until(lambda: state(health) is PlatformState.CONNECTED)
+
+
+async def test_B62_an_outage_is_one_warning() -> None:
+    health, adapter = Health(["memory"]), MemoryAdapter()
+    for _ in range(4):
+        adapter.room.fail("run", NotReady("down"))
+    with capture_logs() as logs:
+        async with supervised(adapter, health) as supervisor:
+            for _ in range(4):
+                await until(lambda: state(health) is PlatformState.WAITING)
+                health.starting("memory")
+                supervisor.wake()
+            await until(lambda: state(health) is PlatformState.CONNECTED)
+    told = [line["log_level"] for line in logs if line["event"] == "adapter.waiting"]
+    assert told == ["warning", "info", "info", "info"]
 
 
 async def test_B65_a_refused_token_parks_the_platform_and_a_new_look_serves_again() -> None:
