@@ -40,6 +40,8 @@ SWEEP = 5.0
 TURN_SECONDS = 1800.0
 """How long the giver's (or the target's) turn is waited for."""
 CALL_SECONDS = 60.0
+CLOSE_SECONDS = 10.0
+"""How long the closing of a thread may take that nobody needs; a stop waits for it."""
 AT_ONCE = 8
 GREET_WITHIN = timedelta(days=1)
 """The inbox recognises a hello that was committed for longer than that."""
@@ -101,6 +103,8 @@ class Handoffs:
         self._turn_seconds = turn_seconds
         self._wake = asyncio.Event()
         self._tasks: dict[HandoffId, asyncio.Task[None]] = {}
+        self._swept: set[asyncio.Task[None]] = set()
+        self._owes_hellos = True
 
     def wake(self) -> None:
         """A row was written: look at once."""
@@ -120,11 +124,12 @@ class Handoffs:
         `accept` commits an internal event to a key, or recognises it, and starts its work.
         """
         swept = 0.0
-        await self._greet_all(accept)
         try:
             while True:
                 self._wake.clear()
                 try:
+                    if self._owes_hellos:
+                        await self._greet_all(accept)
                     now = self._store.clock.monotonic()
                     if now >= swept:
                         swept = now + SWEEP
@@ -139,10 +144,11 @@ class Handoffs:
             await whole(self._let_go(), "handoffs:end")
 
     async def _let_go(self) -> None:
-        for task in self._tasks.values():
+        tasks = [*self._tasks.values(), *self._swept]
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=CALL_SECONDS)
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_SECONDS + 1.0)
 
     async def _claim_all(self, accept: Accept) -> None:
         for row in await self._store.handoffs.pending():
@@ -159,30 +165,36 @@ class Handoffs:
     async def _sweep(self) -> None:
         for row in await self._store.handoffs.sweep():
             log.warning("handoff.swept", handoff=row.id, reason=row.reason)
-            plan = Plan.from_json(row.target)
-            await self._tell(row, f"The hand-off to {plan.target.name} failed: {row.reason}. Nothing has moved.")
-            if row.thread_id is not None:
-                await self._abandon(plan, row.thread_id)
+            task = asyncio.create_task(self._stayed(row, str(row.reason)), name=f"handoff-swept:{row.id}")
+            self._swept.add(task)  # a slow platform does not keep the others waiting (B89)
+            task.add_done_callback(self._swept.discard)
 
     # one hand-off --------------------------------------------------------------------------------
 
     async def _one(self, row: Handoff, token: str, accept: Accept) -> None:
         keeper = asyncio.create_task(self._keep(row, token), name=f"handoff-claim:{row.id}")
-        plan = Plan.from_json(row.target)
         try:
-            await self._greet(row, *await self._move(row, token, plan), accept)
+            await self._move_and_greet(row, token, accept)
         except (Failed, TargetFault, AdapterError, StateError) as error:
             told = error.told if isinstance(error, AdapterError) else str(error)
-            await self._fail(row, token, plan, told.rstrip("."))
+            await self._fail(row, token, told.rstrip("."))
         except asyncio.CancelledError:
-            await whole(self._fail(row, token, plan, "the daemon was stopped"), f"handoff-fail:{row.id}")
+            await whole(self._fail(row, token, "the daemon was stopped"), f"handoff-fail:{row.id}")
             raise
         except Exception as error:  # the boundary of a hand-off: a defect fails it and touches nothing else
             log.exception("handoff.defect", handoff=row.id)
-            await self._fail(row, token, plan, f"a defect of mine ({type(error).__name__})")
+            await self._fail(row, token, f"a defect of mine ({type(error).__name__})")
         finally:
             keeper.cancel()
             await asyncio.wait([keeper])
+
+    async def _move_and_greet(self, row: Handoff, token: str, accept: Accept) -> None:
+        address, key = await self._move(row, token, Plan.from_json(row.target))
+        try:
+            await self._greet(row, address, key, accept)
+        except StateError as error:  # it has moved: the hello is owed from now on
+            log.warning("handoff.greeting_postponed", handoff=row.id, error=str(error))
+            self._owes_hellos = True
 
     async def _keep(self, row: Handoff, token: str) -> None:
         while True:
@@ -257,11 +269,8 @@ class Handoffs:
         await self._store.handoffs.set_thread(row.id, token, address_to_json(thread))
         return thread
 
-    async def _fail(self, row: Handoff, token: str, plan: Plan, reason: str) -> None:
-        thread = None
+    async def _fail(self, row: Handoff, token: str, reason: str) -> None:
         try:
-            fresh = await self._store.handoffs.get(row.id)
-            thread = fresh.thread_id if fresh is not None else None
             await self._store.handoffs.fail(row.id, token, reason)
         except (Conflict, NotFound) as error:
             log.warning("handoff.ended_otherwise", handoff=row.id, error=str(error))
@@ -270,32 +279,50 @@ class Handoffs:
             log.exception("handoff.not_ended", handoff=row.id, error=str(error))
             return
         log.warning("handoff.failed", handoff=row.id, reason=reason)
-        if thread is not None:
-            await self._abandon(plan, thread)
-        await self._tell(row, f"The hand-off to {plan.target.name} failed: {reason}. Nothing has moved.")
+        await self._stayed(row, reason)
 
-    async def _abandon(self, plan: Plan, thread: str) -> None:
-        """Close a thread that nobody needs; a retry opens it again by writing there."""
-        address = address_from_json(thread)
+    async def _stayed(self, row: Handoff, reason: str) -> None:
+        """It has failed: clear away what was made for it, and tell the giver."""
+        left, name = "", row.target
+        try:
+            name = Plan.from_json(row.target).target.name
+            left = await self._abandon(row)
+        except Exception:  # the boundary of a clearing up: the giver is told in any case
+            log.exception("handoff.not_cleared", handoff=row.id)
+        await self._tell(row, f"The hand-off to {name} failed: {reason}. Nothing has moved.{left}")
+
+    async def _abandon(self, row: Handoff) -> str:
+        """Close the thread that was made, so that no retry uses it; where that cannot be, what is to be said.
+
+        Raises a `StateError`.
+        """
+        fresh = await self._store.handoffs.get(row.id)
+        if fresh is None or fresh.thread_id is None:
+            return ""
+        address = address_from_json(fresh.thread_id)
         adapter = self._deliveries.reach.adapter(address.platform, address.account)
-        if isinstance(adapter, CanOpenThreads):
-            try:
-                async with asyncio.timeout(CALL_SECONDS):
-                    await adapter.close_thread(address)
-            except (AdapterError, TimeoutError) as error:
-                log.warning("handoff.thread_left", thread=address.thread_id, error=str(error))
+        if not isinstance(adapter, CanOpenThreads):
+            return " The thread that was made there waits for the next try."
+        await self._store.handoffs.forget_thread(row.id)  # first: a closed or deleted one takes no messages
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await adapter.close_thread(address)
+        except (AdapterError, TimeoutError) as error:
+            log.warning("handoff.thread_left", thread=address.thread_id, error=str(error))
+            return " An empty thread is left there; it can be deleted."
+        return ""
 
     # what is said --------------------------------------------------------------------------------
 
     async def _tell(self, row: Handoff, text: str) -> None:
         """Tell the giver, where it is a chat that the daemon serves (a terminal looks at the row itself)."""
-        binding = await self._store.sessions.binding(row.source_key)
-        if binding is None:
-            return
-        address = address_from_json(binding.address_json)
-        if self._deliveries.reach.known(address.platform) is None:
-            return
         try:
+            binding = await self._store.sessions.binding(row.source_key)
+            if binding is None:
+                return
+            address = address_from_json(binding.address_json)
+            if self._deliveries.reach.known(address.platform) is None:
+                return
             await self._deliveries.say(
                 delivery_of_text(f"handoff-{row.id}", address, text, self._store.clock.utc()),
                 session_id=row.session_id,
@@ -304,18 +331,29 @@ class Handoffs:
             log.warning("handoff.not_told", handoff=row.id, error=str(error))
 
     async def _greet_all(self, accept: Accept) -> None:
-        """Moves that were done when the process died before the hello was committed; others are recognised."""
+        """Moves that were done when the process died before the hello was committed; others are recognised.
+
+        Only at the place that the move went to: the conversation may have gone on from there.
+        """
+        self._owes_hellos = False
         try:
             since = self._store.clock.utc() - GREET_WITHIN
             for row in await self._store.handoffs.recent_done():
                 if row.ended_at is None or row.ended_at < since:
                     continue
-                bindings = await self._store.sessions.bindings_of(row.session_id)
-                for one in bindings:
-                    address = address_from_json(one.address_json)
-                    if one.state is BindingState.ACTIVE and self._deliveries.reach.known(address.platform) is not None:
-                        await self._greet(row, address, one.key, accept)
+                made = row.thread_id
+                address = Plan.from_json(row.target).target.address if made is None else address_from_json(made)
+                try:
+                    key = self._targets.key(address, row.asked_by)
+                except TargetFault:
+                    continue
+                binding = await self._store.sessions.binding(key)
+                if binding is None or binding.state is not BindingState.ACTIVE or binding.session_id != row.session_id:
+                    continue
+                if self._deliveries.reach.known(address.platform) is not None:
+                    await self._greet(row, address, key, accept)
         except StateError as error:
+            self._owes_hellos = True
             log.warning("handoff.greetings_postponed", error=str(error))
 
     async def _greet(self, row: Handoff, address: ChatAddress, key: SessionKey, accept: Accept) -> None:

@@ -41,7 +41,7 @@ async def follow(
         if row.state is HandoffState.PENDING and store.clock.monotonic() > until:
             await store.handoffs.cancel_pending(handoff_id, NOT_TAKEN)
         if row.state is HandoffState.RUNNING:
-            await store.handoffs.sweep()  # the claimer may have died, and no daemon be there to see it
+            await store.handoffs.sweep(handoff_id)  # the claimer may have died, and no daemon be there to see it
         await asyncio.sleep(LOOK)
 
 

@@ -6,36 +6,50 @@ import secrets
 import sqlite3
 from collections.abc import Sequence
 
-from state import owners, rows
+from state import rows
 from state.codec import clean
 from state.errors import Conflict, NotFound
+from state.handoff_rows import end_dead, is_valid
 from state.ids import HandoffId, Owner, SessionId, SessionKey, new_handoff_id
 from state.lease_rows import refuse_leased
 from state.records import BindingState, Handoff, SessionBinding
 from state.repository import Repository
-from state.session_rows import bind, close, find_binding, find_session
+from state.session_rows import bind, close_others, find_binding, find_session
 
+WAITING = 600.0
+"""Seconds of the boot clock after which a hand-off that nobody has claimed is over: it must not happen by
+surprise when a daemon is started days later."""
 _OPEN = "state IN ('pending', 'running')"
 
 
 class Handoffs(Repository):
     """Every step after the claim is a compare-and-set on the claim's token and expiry."""
 
-    async def request(self, session_id: SessionId, source_key: SessionKey, target: str, asked_by: str) -> Handoff:
-        """Ask for a move. Raises Conflict where one of the session is open, and NotFound."""
+    async def request(
+        self, session_id: SessionId, source_key: SessionKey, target: str, asked_by: str, *, within: float = WAITING
+    ) -> Handoff:
+        """Ask for a move, to be claimed `within` seconds: later it has failed by itself.
+
+        Raises Conflict where one of the session is open, and NotFound.
+        """
         now = self._now()
 
         def run(tx: sqlite3.Connection) -> Handoff:
             find_session(tx, session_id)
+            end_dead(tx, self._clock, now, session_id=session_id)
             other = tx.execute(f"SELECT id FROM handoffs WHERE session_id = ? AND {_OPEN}", (session_id,)).fetchone()
             if other is not None:
                 raise Conflict(f"the session is being moved already ({other['id']})")
             made = new_handoff_id()
             tx.execute(
-                "INSERT INTO handoffs (id, session_id, source_key, target, asked_by, state, created_at)"
-                " VALUES (?, ?, ?, ?, ?, 'pending', ?)",
-                (made, session_id, source_key, clean(target), asked_by, now),
-            )
+                "INSERT INTO handoffs"
+                " (id, session_id, source_key, target, asked_by, state, claim_boot, claim_expires, created_at)"
+                " VALUES (?, ?, ?, ?, ?, 'pending', ?, ?, ?)",
+                (
+                    made, session_id, source_key, clean(target), asked_by,
+                    self._clock.boot_id(), self._clock.boot() + within, now,
+                ),
+            )  # fmt: skip
             return rows.handoff(_the(tx, made))
 
         return await self._db.write(run, full=True)
@@ -55,6 +69,8 @@ class Handoffs(Repository):
             row = _the(tx, handoff_id)
             if row["state"] != "pending":
                 raise Conflict(f"the hand-off is {row['state']}")
+            if not is_valid(row, self._clock):
+                raise Conflict("the hand-off was asked for too long ago")
             token = secrets.token_hex(16)
             tx.execute(
                 "UPDATE handoffs SET state = 'running', token = ?, owner = ?, claim_boot = ?, claim_expires = ?"
@@ -83,6 +99,14 @@ class Handoffs(Repository):
 
         await self._db.write(run, full=True)
 
+    async def forget_thread(self, handoff_id: HandoffId) -> None:
+        """The thread of a FAILED hand-off is gone: no retry uses it."""
+
+        def run(tx: sqlite3.Connection) -> None:
+            tx.execute("UPDATE handoffs SET thread_id = NULL WHERE id = ? AND state = 'failed'", (handoff_id,))
+
+        await self._db.write(run, full=True)
+
     async def complete(self, handoff_id: HandoffId, token: str) -> None:
         """RUNNING -> DONE without a rebinding (the mover did it otherwise). Conflict as above."""
         await self._end(handoff_id, token, "done", None)
@@ -106,19 +130,16 @@ class Handoffs(Repository):
 
         return await self._db.write(run, full=True)
 
-    async def sweep(self) -> list[Handoff]:
-        """RUNNING -> FAILED for claims that have expired, are of another boot or of a dead owner; returns those."""
+    async def sweep(self, only: HandoffId | None = None) -> list[Handoff]:
+        """RUNNING -> FAILED for claims that have expired, are of another boot or of a dead owner, and
+        PENDING -> FAILED for what nobody has claimed in time; returns those.
+
+        Whoever sweeps has to tell the givers: `only` is for one who can tell of that hand-off alone.
+        """
         now = self._now()
 
         def run(tx: sqlite3.Connection) -> list[Handoff]:
-            over = []
-            for row in tx.execute("SELECT * FROM handoffs WHERE state = 'running' ORDER BY seq").fetchall():
-                if not self._is_valid(row) or owners.is_alive(Owner(row["owner"])) is False:
-                    tx.execute(
-                        "UPDATE handoffs SET state = 'failed', reason = 'the claim expired', ended_at = ? WHERE id = ?",
-                        (now, row["id"]),
-                    )
-                    over.append(row["id"])
+            over = end_dead(tx, self._clock, now, handoff_id=only)
             return [rows.handoff(_the(tx, one)) for one in over]
 
         return await self._db.write(run, full=True)
@@ -157,7 +178,8 @@ class Handoffs(Repository):
     async def rebind_done(
         self, handoff_id: HandoffId, token: str, target_key: SessionKey, address_json: str, *, moved_to: str
     ) -> SessionBinding:
-        """Move the session: target bound, source CLOSED (`moved_to`), hand-off DONE, in one transaction.
+        """Move the session: target bound, every other key that leads to it CLOSED (`moved_to`), hand-off
+        DONE, in one transaction.
 
         Raises Conflict, and nothing has moved, where the claim is not valid any more, a turn runs on the
         session, or the source does not lead to it any more. The target's earlier session stays resumable.
@@ -171,8 +193,7 @@ class Handoffs(Repository):
             source = find_binding(tx, source_key)
             if source is None or source.session_id != session_id or source.state is not BindingState.ACTIVE:
                 raise Conflict(f"the key {source_key} does not lead to the session any more")
-            if source_key != target_key:
-                close(tx, source_key, moved_to, now)
+            close_others(tx, session_id, target_key, moved_to, now)
             made = bind(tx, target_key, session_id, now, address_json)
             self._finish(tx, handoff_id, "done", None, now)
             return made
@@ -190,12 +211,9 @@ class Handoffs(Repository):
 
     def _claimed(self, tx: sqlite3.Connection, handoff_id: HandoffId, token: str) -> sqlite3.Row:
         row = _the(tx, handoff_id)
-        if row["state"] != "running" or row["token"] != token or not self._is_valid(row):
+        if row["state"] != "running" or row["token"] != token or not is_valid(row, self._clock):
             raise Conflict(f"the claim on hand-off {handoff_id} is not valid any more (it is {row['state']})")
         return row
-
-    def _is_valid(self, row: sqlite3.Row) -> bool:
-        return bool(row["claim_boot"] == self._clock.boot_id() and row["claim_expires"] > self._clock.boot())
 
     @staticmethod
     def _finish(tx: sqlite3.Connection, handoff_id: HandoffId, state: str, reason: str | None, now: int) -> None:

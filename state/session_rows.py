@@ -97,6 +97,13 @@ def bind(
     return the_binding(tx, key)
 
 
+def close_others(tx: sqlite3.Connection, session_id: SessionId, key: SessionKey, moved_to: str, now: int) -> None:
+    """Every key but `key` that leads to the session is closed."""
+    query = "SELECT key FROM bindings WHERE session_id = ? AND state = 'active' AND key <> ?"
+    for row in tx.execute(query, (session_id, key)).fetchall():
+        close(tx, row["key"], moved_to, now)
+
+
 def close(tx: sqlite3.Connection, key: SessionKey, moved_to: str, now: int) -> None:
     """The session of the key has moved away; the row remembers which it was."""
     tx.execute(

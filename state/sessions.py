@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from state import owners, rows
 from state.codec import clean, pack
 from state.errors import Conflict
+from state.handoff_rows import end_dead
 from state.ids import Owner, RowId, SessionId, SessionKey
 from state.lease_rows import guard, refuse_leased
 from state.records import BindingState, Session, SessionBinding, TurnLease
 from state.repository import Repository
-from state.session_rows import bind, close, find_binding, find_session, make_session, the_binding
+from state.session_rows import bind, close, close_others, find_binding, find_session, make_session, the_binding
 
 _NEWEST = "activity DESC, seq DESC"
 
@@ -237,12 +238,11 @@ class Sessions(Repository):
         def run(tx: sqlite3.Connection) -> SessionBinding:
             find_session(tx, session_id)
             refuse_leased(tx, session_id, self._clock)
+            end_dead(tx, self._clock, now, session_id=session_id)
             query = "SELECT 1 FROM handoffs WHERE session_id = ? AND state IN ('pending', 'running')"
             if tx.execute(query, (session_id,)).fetchone() is not None:
                 raise Conflict("the session is being handed off")
-            query = "SELECT key FROM bindings WHERE session_id = ? AND state = 'active' AND key <> ?"
-            for row in tx.execute(query, (session_id, key)).fetchall():
-                close(tx, row["key"], moved_to, now)
+            close_others(tx, session_id, key, moved_to, now)
             return bind(tx, key, session_id, now, address_json)
 
         return await self._db.write(run, full=True)

@@ -221,6 +221,27 @@ async def test_of_two_claims_of_a_handoff_one_wins_and_its_end_is_final(rig: Rig
     assert found.state is HandoffState.FAILED
 
 
+async def test_a_handoff_that_nobody_takes_is_over_and_in_nobodys_way(rig: Rig, clock: SteppedClock) -> None:
+    """Its asker was killed, no daemon ran: it neither happens days later, nor keeps the session from moving."""
+    session, store = await rig.session(), rig.store
+    first = await store.handoffs.request(session.id, KEY, "p:a:c", "p:u")
+    with pytest.raises(Conflict):
+        await store.sessions.move(session.id, KEY, ADDRESS, moved_to="x")
+    clock.advance(601)
+    with pytest.raises(Conflict, match="too long ago"):
+        await store.handoffs.claim(first.id, store.owner)
+    assert (await store.sessions.move(session.id, KEY, ADDRESS, moved_to="x")).session_id == session.id
+    second = await store.handoffs.request(session.id, KEY, "p:a:c", "p:u")
+    clock.advance(601)
+    assert [one.reason for one in await store.handoffs.sweep()] == ["nobody took it in time"]
+    third = await store.handoffs.request(session.id, KEY, "p:a:c", "p:u")
+    await store.handoffs.claim(third.id, store.owner)
+    clock.boot_name = "another"  # its claimer is gone with the boot, and no daemon is there to sweep
+    assert (await store.sessions.move(session.id, KEY, ADDRESS, moved_to="x")).session_id == session.id
+    ends = [await store.handoffs.get(one.id) for one in (first, second, third)]
+    assert [one and one.state for one in ends] == [HandoffState.FAILED] * 3
+
+
 async def test_the_small_tables(rig: Rig, clock: SteppedClock) -> None:
     session = await rig.session()
     await rig.store.usage.add(session.id, None, NewUsage(model="m", input_tokens=5, output_tokens=2, cached_tokens=3))
