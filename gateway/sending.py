@@ -48,6 +48,8 @@ ROUNDS = 20
 """How often one delivery is read anew in a row; each time something of it has changed."""
 KNOWN_TRIES = 5
 """How often a chunk is tried again whose outcome can be told (look-up, idempotent edit)."""
+PARTED = 200
+"""Characters of a plain part that is parted once more where it is too long: escapes may have made it so."""
 SHOWN = 1000
 
 
@@ -305,7 +307,7 @@ class Sender:
                 return Step.STOP
             case OutcomeUnknown():
                 return await self._uncertain(one, error)
-            case TooLong() if chunk.payload:
+            case TooLong() if chunk.payload or len(chunk.plain) >= PARTED:
                 log.warning("delivery.too_long", **one.key)
                 parts = [NewChunk(payload="", plain=part) for part in quarters(chunk.plain)]
                 await self._record(lambda: outbox.resplit(chunk.id, parts))

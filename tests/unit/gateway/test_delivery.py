@@ -305,6 +305,17 @@ async def test_too_long_is_split_smaller_once(tmp_path: Path) -> None:
         assert (await rig.state("d3")).state is DeliveryState.FAILED
 
 
+async def test_B35_a_part_that_is_still_too_long_is_parted_once_more(tmp_path: Path) -> None:
+    adapter = MemoryAdapter()
+    async with connect(adapter), process(tmp_path / "db", adapter) as rig:
+        words = " ".join(f"word{n}" for n in range(300))
+        adapter.room.fail("send", TooLong(), times=2)
+        await rig.say("d1", words, room())
+        await rig.quiet()
+        assert (await rig.state("d1")).state is DeliveryState.SENT
+        assert "".join(adapter.room.texts()).split() == words.split()
+
+
 async def test_refused_credentials_stop_the_platform_until_it_is_back(tmp_path: Path) -> None:
     adapter = MemoryAdapter()
     async with connect(adapter), process(tmp_path / "db", adapter) as rig:
