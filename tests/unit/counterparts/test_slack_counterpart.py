@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -355,7 +354,7 @@ async def test_what_is_said_while_no_socket_is_open_is_in_the_history_only(here:
 
 
 async def test_what_is_not_acknowledged_comes_again(here: Setting) -> None:
-    here.slack.socket_mode.retry_seconds = 0.05
+    here.slack.socket_mode.retry_seconds, here.slack.socket_mode.retries = 0.05, 1
     async with raw_socket(here) as socket:
         hello = await socket.receive_json()
         assert (hello["type"], hello["num_connections"]) == ("hello", 1)
@@ -422,9 +421,9 @@ async def test_sockets_are_refused_for_a_while(here: Setting) -> None:
     async with raw_socket(here) as socket:
         assert (await socket.receive_json())["type"] == "hello"
         await here.slack.socket_mode.ping()
-        with suppress(TimeoutError):
-            await socket.receive(timeout=0.05)
-        assert here.slack.socket_mode.open[0].pongs == 1
+        await here.slack.socket_mode.send_raw("behind the ping")
+        assert await socket.receive_str() == "behind the ping"
+        await here.slack.until(lambda: here.slack.socket_mode.open[0].pongs == 1)
 
 
 async def test_a_ticket_is_good_once_and_ten_sockets_are_too_many(here: Setting) -> None:
@@ -490,11 +489,12 @@ async def test_what_is_taken_may_stay_without_an_answer(here: Setting) -> None:
     with pytest.raises(aiohttp.ClientError):
         await here.post("one")
     here.slack.accept_then_hang("chat.postMessage")
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(here.post("two"), 0.05)
+    two = asyncio.create_task(here.post("two"))
+    await here.slack.until(lambda: len(here.slack.shown(here.room)) == 2)
     here.slack.hang("chat.postMessage")
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(here.post("three"), 0.05)
+    three = asyncio.create_task(here.post("three"))
+    await here.slack.until(lambda: len(here.slack.calls) == 3)
+    assert (two.cancel(), three.cancel()) == (True, True)
     here.slack.delay("chat.postMessage", 0.01)
     await here.post("four")
     assert [one.text for one in here.slack.shown(here.room)] == ["one", "two", "four"]
@@ -565,23 +565,23 @@ async def test_events_come_again_by_http(here: Setting) -> None:
 
 async def test_how_an_app_behind_http_may_fail(here: Setting) -> None:
     signed = here.slack.signed
-    signed.retry_seconds = signed.answer_seconds = 0.01
-    answers: list[web.StreamResponse] = []
+    signed.retry_seconds = 0.01
+    answers: list[web.StreamResponse] = [web.Response(status=500, headers={"X-Slack-No-Retry": "1"})]
 
     async def take(_: web.Request) -> web.StreamResponse:
         if not answers:
-            await asyncio.sleep(1)
+            await asyncio.Event().wait()
         return answers.pop()
 
     async with serving(take) as url:
         here.slack.deliver_to(url)
-        answers.append(web.Response(status=500, headers={"X-Slack-No-Retry": "1"}))
         here.slack.say(here.room, here.ann, "once")
         await here.slack.until(lambda: signed.answers)
+        signed.answer_seconds = 0.05
         assert (await signed.post({})).reason == "http_timeout"
+    signed.answer_seconds = 3.0
     assert (await signed.post({})).reason == "connection_failed"
     assert [one.reason for one in signed.answers] == ["http_error", "http_timeout", "connection_failed"]
-    here.slack.deliver_to(None)
 
 
 async def test_a_response_url_takes_five_answers(here: Setting) -> None:
