@@ -48,10 +48,12 @@ class Stage:
         """The step that counts for the image."""
         return next(step for step in reversed(self.steps) if step.verb == verb)
 
-    def environment(self) -> dict[str, str]:
-        """What ENV and ARG say. The variables of the ENV of a real image are not there."""
+    def environment(self, before: Step | None = None) -> dict[str, str]:
+        """What ENV and ARG say, for the image or `before` a step. What a base image has itself is not there."""
         found: dict[str, str] = {}
         for step in self.steps:
+            if step is before:
+                break
             if step.verb in ("ENV", "ARG"):
                 found |= dict(word.split("=", 1) for word in shlex.split(step.text) if "=" in word)
         return found
@@ -108,54 +110,88 @@ def context(source: Path, target: Path) -> list[str]:
     return sorted(sent)
 
 
-def mounted(folder: Path, stage: str) -> list[str]:
-    """Shell lines that mount a stage, in a mount namespace of our own; `$root` is where."""
-    base = folder / stage
-    for part in ("up", "work", "root"):
-        (base / part).mkdir(parents=True, exist_ok=True)
-    options = f"lowerdir=/,upperdir={base}/up,workdir={base}/work"
-    return [
-        f"root={base}/root",
-        f'mount -t overlay overlay -o {options} "$root"',
-        'mount --rbind /proc "$root/proc"',
-        'mount --rbind /dev "$root/dev"',
-        'mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"',
-    ]
+class Workshop:
+    """A mount namespace with the stages in it, on a tmpfs: everything is gone with its one process."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` becomes the place of the stages. Raises `CannotBuild` where this machine does not let us."""
+        if os.geteuid() != 0:
+            raise CannotBuild("only root can mount")
+        self.folder = folder
+        where = shlex.quote(str(folder))
+        text = f"mount -t tmpfs tmpfs {where} && echo here && exec sleep infinity"
+        self._holder = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "private", "sh", "-c", text],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self._holder.stdout is not None
+        said = self._holder.stdout.readline().strip()
+        if said == "here":
+            tried = self.run(self.mounted("probe"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            told = tried.communicate(timeout=30)[0]
+            said = "" if tried.returncode == 0 else f"{told} (exit code {tried.returncode})"
+        if said:
+            self.close()
+            raise CannotBuild(f"no overlay can be mounted here: {said.strip()}")
+
+    def close(self) -> None:
+        """End the process that holds the namespace."""
+        self._holder.kill()
+        self._holder.communicate()
+
+    def path(self, inside: str) -> Path:
+        """A path below the place of the stages, as it is reached from outside."""
+        return Path(f"/proc/{self._holder.pid}/root{self.folder}", inside)
+
+    def run(self, lines: list[str], **options: object) -> subprocess.Popen[str]:
+        """Run shell lines in a mount namespace of their own; the process is what they `exec` at last."""
+        inside = [
+            "nsenter",
+            f"--target={self._holder.pid}",
+            "--mount",
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+        ]
+        command = [*inside, "bash", "-c", "\n".join(("set -eu", *lines))]
+        return subprocess.Popen(command, text=True, **options)  # type: ignore[call-overload, no-any-return]
+
+    def mounted(self, stage: str) -> list[str]:
+        """Shell lines that mount a stage; `$root` is where."""
+        base = shlex.quote(str(self.folder / stage))
+        return [
+            f"root={base}/root",
+            f'mkdir -p {base}/up {base}/work "$root"',
+            f'mount -t overlay overlay -o lowerdir=/,upperdir={base}/up,workdir={base}/work "$root"',
+            'mount --rbind /proc "$root/proc"',
+            'mount --rbind /dev "$root/dev"',
+            'mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"',
+        ]
 
 
-def unshared(lines: list[str], **options: object) -> subprocess.Popen[str]:
-    """Run shell lines in a mount namespace of their own; the process is what they `exec` at last."""
-    text = "\n".join(("set -eu", *lines))
-    command = ["unshare", "--mount", "--propagation", "private", "bash", "-c", text]
-    return subprocess.Popen(command, text=True, **options)  # type: ignore[call-overload, no-any-return]
+class CannotBuild(Exception):
+    """This machine does not let us; the text says why."""
 
 
-def can_build(folder: Path) -> str:
-    """Why it cannot be done here; "" where it can."""
-    if os.geteuid() != 0:
-        return "only root can mount"
-    with unshared(mounted(folder, "probe"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as tried:
-        said = tried.communicate(timeout=30)[0]
-    return "" if tried.returncode == 0 else f"no overlay can be mounted here: {said.strip()}"
-
-
-def build(folder: Path, sent: Path) -> None:
+def build(workshop: Workshop, sent: Path) -> None:
     """Carry out every stage over the context in `sent`. Fails with the output of the step that failed."""
     for stage in stages(DOCKERFILE.read_text(encoding="utf-8")):
-        lines = [*mounted(folder, stage.name), *_reachable_python()]
+        lines = [*workshop.mounted(stage.name), *_reachable_python()]
         where = "/"
         for step in stage.steps:
             if step.verb == "WORKDIR":
                 where = os.path.join(where, step.text)
                 lines.append(f'mkdir -p "$root{where}"')
             elif step.verb == "COPY":
-                lines += _copy(step.text, where, folder, sent)
+                lines += _copy(step.text, where, workshop.folder, sent)
             elif step.verb == "RUN":
-                lines.append(_run(step.text, where, stage.environment()))
-        log = folder / f"{stage.name}.log"
-        with log.open("w") as out:
-            done = unshared(lines, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT).wait(600)
-        assert done == 0, log.read_text()[-3000:]
+                lines.append(_run(step.text, where, stage.environment(before=step)))
+        done = workshop.run(lines, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said = done.communicate(timeout=600)[0]
+        assert done.returncode == 0, said[-3000:]
 
 
 def _reachable_python() -> list[str]:
@@ -170,13 +206,11 @@ def _copy(text: str, where: str, folder: Path, sent: Path) -> list[str]:
         base = folder / words.pop(0).removeprefix("--from=") / "up"  # the stage wrote it, so all of it is there
     *sources, target = words
     place = os.path.join(where, target)
-    found = [Path(f"{base}/{source.lstrip('/')}") for source in sources]
-    if len(found) == 1 and found[0].is_dir():
-        return [f'mkdir -p "$root{place}"', f'cp -rT --preserve=mode,links {found[0]} "$root{place}"']
+    found = [f"{base}/{source.lstrip('/')}" for source in sources]
     if target.endswith("/"):
-        return [f'cp {" ".join(map(str, found))} "$root{place}"']
+        return [f'mkdir -p "$root{place}"', f'cp {" ".join(found)} "$root{place}"']
     assert len(found) == 1, text
-    return [f'mkdir -p "$root{os.path.dirname(place)}"', f'cp {found[0]} "$root{place}"']
+    return [f'mkdir -p "$root{os.path.dirname(place)}"', f'cp -rT --preserve=mode,links {found[0]} "$root{place}"']
 
 
 def _run(text: str, where: str, variables: dict[str, str]) -> str:
