@@ -119,6 +119,14 @@ def test_life_and_readiness_are_asked_apart(tmp_path: Path) -> None:
     assert f":{http['port']}/healthz" in DEFAULT
 
 
+def test_the_configuration_in_the_docs_serves_in_a_container(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").partition("## In a container")[2]
+    settings = read(page.partition("```yaml\n")[2].partition("```")[0], tmp_path)
+    assert settings.enabled() == ("http",)
+    http = settings.platforms["http"].model_dump()
+    assert (http["host"], f":{http['port']}:{http['port']}" in compose()["ports"][0]) == ("0.0.0.0", True)
+
+
 def test_no_secret_is_written_into_an_image_or_a_manifest() -> None:
     assert "Secret" not in documents()
     for stage in stages(DOCKERFILE.read_text(encoding="utf-8")):
