@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway import systemctl
-from gateway.config import load
+from gateway.config import ConfigError, load
 from gateway.config_paths import default_path
 from gateway.config_types import Config
 from gateway.lifecycle import longest_stop
@@ -132,7 +132,8 @@ def plan(
 ) -> Planned:
     """Read the configuration as the service will, and settle what the unit says. Changes nothing.
 
-    Raises `ConfigError` with every fault of the configuration, or `ServiceFault`.
+    Raises `ConfigError` with every fault of the configuration (and a note where variables are missing), or
+    `ServiceFault`.
     """
     _installed()
     is_system = place.scope is Scope.SYSTEM
@@ -142,7 +143,12 @@ def plan(
         variables = environment.expanduser().absolute()
     else:
         variables = (SYSTEM_CONFIG / place.name if is_system else file.parent) / "environment"
-    settings = load(file, environ=own | _variables(variables))
+    try:
+        settings = load(file, environ=own | _variables(variables))
+    except ConfigError as error:
+        if any("environment variable" in fault.message for fault in error.faults):
+            error.add_note(f"the service sees no variables of your shell, but those in {variables} (NAME=value lines)")
+        raise
     spec = UnitSpec(
         scope=place.scope,
         name=place.name,

@@ -46,15 +46,16 @@ def install(
     """
     try:
         place = _place(name, system=system)
+        if not show:
+            _needs_rights(place)
         planned = plan(place, config, environment=environment, account=account, environ=os.environ)
         if show:
             out(unit_text(planned), end="")
             return
-        _needs_rights(place)
         done = install_unit(planned, now=now, force=force)
     except ConfigError as error:
-        hint = "the service sees no variables of your shell; what it needs stands in its environment file"
-        raise stop(f"{error}\n({hint})", ExitCode.CONFIG) from None
+        notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+        raise stop(f"{error}{notes}", ExitCode.CONFIG) from None
     except FAULTS as fault:
         raise stop(str(fault)) from None
     if as_json:
