@@ -12,18 +12,16 @@ import gc
 import os
 import sys
 from collections.abc import Coroutine, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import structlog
 
-from adapters import registry
-from adapters.errors import AuthFailed
 from adapters.http.settings import HttpSettings
-from adapters.ports import AdapterServices, HasRoutes, HearsClosing, PlatformAdapter
 from gateway import lifecycle, locks
 from gateway import log as logs
+from gateway.config import load
 from gateway.config_types import Config
 from gateway.core import Core, assemble
 from gateway.health import Health
@@ -32,9 +30,9 @@ from gateway.in_force import access_settings
 from gateway.keys import person_of
 from gateway.lifecycle import FLUSH, UNWIND, ExitCode, Stage, StopRequest
 from gateway.metrics import Metrics
-from gateway.places import Cursors
+from gateway.platforms import Platforms, routes_of
+from gateway.reload import Reloaded, Reloader
 from gateway.restart import say_back
-from gateway.supervisor import Claim, Supervisor
 from state.clock import SYSTEM
 from state.errors import StateError
 from state.owners import this_process
@@ -90,7 +88,9 @@ class Daemon:
         self._stop = StopRequest()
         self._notifier = lifecycle.Notifier.from_environ(os.environ)
         self._tasks: list[asyncio.Task[None]] = []
-        self._supervisors: dict[str, Supervisor] = {}
+        self._platforms: Platforms | None = None
+        self._reloader: Reloader | None = None
+        self._reload_asked = asyncio.Event()
 
     async def run(self) -> int:
         """From the locks to the exit code. Raises what keeps it from starting."""
@@ -99,6 +99,8 @@ class Daemon:
         for warning in config.warnings:
             log.warning("config.warning", warning=warning)
         async with AsyncExitStack() as stack:
+            # before the lock, by whose note a command finds the process that it sends a signal to
+            stack.enter_context(lifecycle.signals(self._stop, reload=self._reload_asked.set))
             await asyncio.to_thread(make_home, config)
             stack.enter_context(locks.held(await asyncio.to_thread(locks.daemon_lock, config.home)))
             owner = this_process("daemon")
@@ -108,7 +110,6 @@ class Daemon:
             self._health.store_open()
             store.measure(self._metrics.store_write)
             log.info("store.open", path=str(store.path), journal=store.journal_mode)
-            stack.enter_context(lifecycle.signals(self._stop))
             last_resort = lifecycle.LastResort(lifecycle.last_resort_seconds(config.limits.drain_seconds))
             async with asyncio.TaskGroup() as group:
                 core = self._assemble(store, group)
@@ -122,9 +123,8 @@ class Daemon:
         config = self._config
         http = config.platforms.get(HTTP)
         keys = http.ring().names if isinstance(http, HttpSettings) and http.enabled else ()
-        enabled = frozenset(config.enabled())
         access = access_settings(config, members=frozenset(person_of(HTTP, name) for name in keys))
-        return assemble(
+        core = assemble(
             config,
             store,
             access=access,
@@ -133,10 +133,20 @@ class Daemon:
             health=self._health,
             clock=SYSTEM,
             status=self._status,
-            mine=lambda row: row.platform in enabled,
-            on_auth_failed=self._refused,
+            mine=lambda row: row.platform in core.in_force.config.enabled(),
+            on_auth_failed=lambda platform, error: self._sure_platforms().refuse(platform, error),
             restart=lambda why: self._stop.ask(why, ExitCode.RESTART),
+            reload=self._reload,
         )
+        return core
+
+    def _sure_platforms(self) -> Platforms:
+        assert self._platforms is not None
+        return self._platforms
+
+    async def _reload(self, why: str) -> Reloaded:
+        assert self._reloader is not None
+        return await self._reloader.reload(why)
 
     def _status(self) -> list[str]:
         """Lines for `/status`: how each platform stands."""
@@ -148,18 +158,23 @@ class Daemon:
     async def _serve(self, core: Core, group: asyncio.TaskGroup, last_resort: lifecycle.LastResort) -> None:
         """Everything between an open store and a closed one."""
 
-        def start(work: Coroutine[Any, Any, None], name: str) -> None:
-            self._tasks.append(group.create_task(work, name=name))
+        def start(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+            task = group.create_task(work, name=name)
+            self._tasks.append(task)
+            task.add_done_callback(self._tasks.remove)
+            return task
 
         start(core.models.warm(), "warm-up")  # a thread imports the SDK while we wait for the disk
         await core.moves.load()
         await core.pairing.load()
         start(core.pairing.watch(), "pairing")
-        self._make_adapters(core)
+        platforms = self._platforms = Platforms(core, start)
+        for name in self._config.enabled():
+            core.adapters[name] = await platforms.make(self._config, name)
         await core.arbiter.load()
         await core.recovery.start(all_turns=True)
         async with AsyncExitStack() as stack:
-            server = self._server(core)
+            server = self._server(core, platforms)
             await stack.enter_async_context(server)
             start(core.deliveries.run(), "deliveries")
             start(core.handoffs.run(core.intake.internal), "handoffs")
@@ -168,22 +183,12 @@ class Daemon:
             start(self._metrics.watch_loop(), "loop-lag")
             start(self._gauges(core), "gauges")
             start(self._notifier.keep_alive(lambda: True), "watchdog")
-            for name, adapter in core.adapters.items():
-                if name in self._config.enabled():
-                    supervisor = Supervisor(
-                        adapter,
-                        core.intake,
-                        self._health,
-                        self._metrics,
-                        SYSTEM,
-                        connected=core.deliveries.resume,
-                        ended=core.deliveries.pause,
-                        claim=claim_of(self._config, name),
-                    )
-                    self._supervisors[name] = supervisor
-                    start(supervisor.run(), f"platform:{name}")
+            for name in core.adapters:
+                platforms.start(self._config, name)
+            self._reloader = self._make_reloader(core, platforms, server, last_resort)
+            start(self._reloader.run(), "reload")
             self._health.intake_running()
-            self._notifier.ready(f"serving {', '.join(self._config.enabled()) or 'nothing but health'}")
+            self._notifier.ready(_serving(self._config))
             log.info("daemon.ready", platforms=list(self._config.enabled()), http=server.address)
             gc.freeze()  # what is there now stays: no later collection need look at it
             gc.enable()
@@ -192,47 +197,43 @@ class Daemon:
             self._notifier.stopping(lifecycle.longest_stop(self._config.limits.drain_seconds))
             last_resort.arm()
             await lifecycle.shut_down(self._stages(core), self._stop)
-        for task in self._tasks:
+        for task in list(self._tasks):
             task.cancel()
         core.background.cancel()
         await core.models.close()
 
-    def _make_adapters(self, core: Core) -> None:
-        """The adapters of the enabled platforms; their SDKs are imported here and nowhere else."""
-        services = AdapterServices(
-            conversations=core.conversations,
-            models=core.models.names,
-            files=self._config.home / "files",
-            cursors=Cursors(core.store),
-            moves=core.moves,
-            commands=tuple(core.commands.names()),
-            attachment_bytes=self._config.limits.attachment_bytes,
-        )
-        for name in self._config.enabled():
-            manifest = registry.manifests()[name]
-            assert manifest.adapter is not None, "the configuration refuses platforms without an adapter"
-            make = registry.load(manifest.adapter)
-            adapter: PlatformAdapter = make(self._config.platforms[name], services)
-            core.adapters[name] = adapter
+    def _make_reloader(
+        self, core: Core, platforms: Platforms, server: HttpServer, last_resort: lifecycle.LastResort
+    ) -> Reloader:
+        file = self._config.file
 
-    def _server(self, core: Core) -> HttpServer:
+        def applied(config: Config) -> None:
+            self._config = config
+            last_resort.seconds = lifecycle.last_resort_seconds(config.limits.drain_seconds)
+            self._notifier.status(_serving(config))
+
+        return Reloader(
+            core,
+            platforms,
+            server,
+            lambda: load(file, environ=os.environ),
+            self._reload_asked,
+            applied,
+            self._stop.asked.is_set,
+        )
+
+    def _server(self, core: Core, platforms: Platforms) -> HttpServer:
         """The HTTP server; health answers there even when the http platform is off."""
         http = self._config.platforms[HTTP]
         assert isinstance(http, HttpSettings)
-        routed = [adapter for adapter in core.adapters.values() if isinstance(adapter, HasRoutes)]
         return HttpServer(
             http,
             keys=http.ring(),
             health=self._health,
             metrics=self._metrics,
-            routes=[route for adapter in routed for route in adapter.routes()],
-            closers=[adapter.closing for adapter in core.adapters.values() if isinstance(adapter, HearsClosing)],
+            routes=routes_of(list(core.adapters.values())),
+            closers=[platforms.closing],
         )
-
-    def _refused(self, platform: str, error: AuthFailed) -> None:
-        """A delivery met a refusal of our credentials."""
-        if supervisor := self._supervisors.get(platform):
-            supervisor.refuse(error)
 
     async def _gauges(self, core: Core) -> None:
         """Levels for `/metrics`, every few seconds, until cancelled."""
@@ -261,19 +262,6 @@ class Daemon:
         return stop
 
 
-def claim_of(config: Config, platform: str) -> Claim:
-    """Takes the locks of the platform's tokens. Blocking; raises `locks.LockHeld` or `locks.LockUnusable`."""
-
-    def claim() -> AbstractContextManager[object]:
-        with ExitStack() as stack:
-            for token in config.platforms[platform].exclusive():
-                lock = locks.token_lock(platform, token, home=config.home, environ=os.environ)
-                stack.enter_context(locks.held(lock))
-            return stack.pop_all()
-
-    return claim
-
-
 async def park(core: Core) -> list[str]:
     """Interrupt what the drain has left; those turns are taken up at the next start."""
     for running in list(core.work.all().values()):
@@ -295,6 +283,10 @@ def make_home(config: Config) -> None:
     for part in ("", "files", "memories", "skills", "models", "locks", "backups"):
         (config.home / part).mkdir(parents=True, exist_ok=True, mode=0o700)
     config.root.mkdir(parents=True, exist_ok=True)
+
+
+def _serving(config: Config) -> str:
+    return f"serving {', '.join(config.enabled()) or 'nothing but health'}"
 
 
 def _version() -> str:

@@ -19,6 +19,7 @@ from gateway.config_schema import (
     LogSettings,
     MainModel,
     NamedModel,
+    TelemetrySettings,
     ToolSettings,
     tree,
 )
@@ -37,6 +38,7 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     "chat": ChatSettings,
     "tools": ToolSettings,
     "limits": LimitSettings,
+    "telemetry": TelemetrySettings,
 }
 
 
@@ -80,6 +82,7 @@ def build(document: Document, faults: Sequence[Fault], *, file: Path, environ: M
         chat=_sure(sections["chat"], ChatSettings),
         tools=tools,
         limits=_sure(sections["limits"], LimitSettings),
+        telemetry=_sure(sections["telemetry"], TelemetrySettings),
         platforms=platforms,
         root=absolute(tools.root, file.parent, environ),
         secrets=frozenset(builder.resolver.secrets),

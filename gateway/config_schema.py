@@ -216,6 +216,16 @@ class ToolSettings(Section):
         return _groups(value)
 
 
+class TelemetrySettings(Section):
+    """Spans of each message's way, for an OpenTelemetry collector. They hold ids and figures, never words."""
+
+    endpoint: str | None = Field(
+        default=None,
+        pattern=r"^https?://\S+$",
+        description="Where spans are sent (OTLP over HTTP), such as http://127.0.0.1:4318/v1/traces; null: nowhere.",
+    )
+
+
 class LimitSettings(Section):
     """Bounds. Whatever reaches one is told, never dropped in silence."""
 

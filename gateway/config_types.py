@@ -9,7 +9,14 @@ from typing import Any
 
 from adapters.settings import PlatformSettings
 from agent_core.models.settings import ModelSettings
-from gateway.config_schema import AccessSettings, ChatSettings, LimitSettings, LogSettings, ToolSettings
+from gateway.config_schema import (
+    AccessSettings,
+    ChatSettings,
+    LimitSettings,
+    LogSettings,
+    TelemetrySettings,
+    ToolSettings,
+)
 from gateway.log_file import FileSettings
 
 
@@ -41,6 +48,7 @@ class Config:
     chat: ChatSettings
     tools: ToolSettings
     limits: LimitSettings
+    telemetry: TelemetrySettings
     platforms: Mapping[str, PlatformSettings]
     """Every platform that has settings, by name, enabled or not."""
     root: Path

@@ -27,6 +27,7 @@ from gateway.botloop import BotBreaker
 from gateway.commands.control import Control
 from gateway.commands.handoff import HandoffCommands
 from gateway.commands.pairing import PairingCommands
+from gateway.commands.reload import Reload, ReloadCommand
 from gateway.commands.sessions import SessionCommands
 from gateway.commands.table import Table
 from gateway.config_types import Config
@@ -173,6 +174,7 @@ def assemble(
     mine: Callable[[InboxEvent], bool],
     on_auth_failed: Callable[[str, AuthFailed], None] | None = None,
     restart: Callable[[str], None] | None = None,
+    reload: Reload | None = None,
     daemon: Callable[[], bool] | None = None,
 ) -> Core:
     """Put the core together. Pure wiring: nothing is opened and nothing runs.
@@ -212,7 +214,9 @@ def assemble(
     targets = targets_of(in_force, store, adapters, rules, elsewhere=daemon is not None)
     handoffs = Handoffs(store, deliveries, targets)
     moving = HandoffCommands(parts, work, handoffs, targets, daemon)
-    commands = Table(control, moving, SessionCommands(parts, work, workers), PairingCommands(pairing))
+    commands = Table(
+        control, moving, SessionCommands(parts, work, workers), PairingCommands(pairing), ReloadCommand(reload)
+    )
     edits, breaker = Edits(parts, work, workers), BotBreaker(clock, config.chat.bot_rounds)
     intake = Intake(parts, work, workers, edits, commands, chat_settings(config), breaker, pairing)
     return Core(

@@ -26,6 +26,7 @@ class Models:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._made: dict[str, Model] = {}
+        self._gone: list[Model] = []
 
     def names(self) -> list[str]:
         """The names that a client may ask for; the first is the default."""
@@ -76,14 +77,21 @@ class Models:
         """Go on with these settings. Returns the models that nobody new is given any more; the caller closes
         them when the turns that run have ended."""
         keys = _settings(config).keys()
-        gone = [model for key, model in self._made.items() if key in made or key not in keys]
-        kept = {key: model for key, model in self._made.items() if key in keys}
+        kept = {key: model for key, model in self._made.items() if key in keys and key not in made}
+        gone = [model for key, model in self._made.items() if key not in kept]
         self._config, self._made = config, {**kept, **made}
+        self._gone += gone
         return gone
+
+    async def release(self, gone: Sequence[Model]) -> None:
+        """Close what `take` has returned."""
+        for model in gone:
+            self._gone.remove(model)
+            await model.close()
 
     async def close(self) -> None:
         """Release what they hold."""
-        for model in self._made.values():
+        for model in (*self._made.values(), *self._gone):
             await model.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
@@ -33,6 +33,8 @@ class WebhookSettings(BaseModel):
 
 class TelegramSettings(PlatformSettings):
     """Telegram: one bot account."""
+
+    LIVE: ClassVar[frozenset[str]] = PlatformSettings.LIVE | {"home_chat"}
 
     token: SecretStr | None = Field(default=None, validate_default=True, description="The bot's token.")
     api_base: str | None = Field(default=None, description="Another Bot API server; null is Telegram's own.")
