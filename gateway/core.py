@@ -181,22 +181,19 @@ def assemble(
 
     `daemon`, for a process that is none, tells whether one runs beside it.
     """
-    background = Background(group)
+    background, in_force, moves = Background(group), InForce(config), Moves(store)
     adapters: dict[str, PlatformAdapter] = {}
-    moves = Moves(store)
-    in_force = InForce(config)
     models, rules, router = Models(config), Access(access, also=moves.now), SessionRouter(store)
     arbiter = Arbiter(store.holds, clock=clock, metrics=metrics, limits=lambda name: _limits(adapters.get(name)))
     common: _Common = {"store": store, "adapters": adapters, "metrics": metrics, "clock": clock}
     deliveries = Deliveries(**common, arbiter=arbiter, on_auth_failed=on_auth_failed)
     approvals = Approvals(store, deliveries, clock=clock, settings=in_force.approvals)
     put_back: list[Workers] = []
-    heard = Heard(store, config.chat.context_messages)
     parts = TurnParts(
         **common,
         access=rules,
         router=router,
-        heard=heard,
+        heard=Heard(store, config.chat.context_messages),
         deliveries=deliveries,
         fates=Fates(store, adapters, metrics),
         approvals=approvals,
@@ -214,9 +211,8 @@ def assemble(
     targets = targets_of(in_force, store, adapters, rules, elsewhere=daemon is not None)
     handoffs = Handoffs(store, deliveries, targets)
     moving = HandoffCommands(parts, work, handoffs, targets, daemon)
-    commands = Table(
-        control, moving, SessionCommands(parts, work, workers), PairingCommands(pairing), ReloadCommand(reload)
-    )
+    families = SessionCommands(parts, work, workers), PairingCommands(pairing), ReloadCommand(reload)
+    commands = Table(control, moving, *families)
     edits, breaker = Edits(parts, work, workers), BotBreaker(clock, config.chat.bot_rounds)
     intake = Intake(parts, work, workers, edits, commands, chat_settings(config), breaker, pairing)
     return Core(
@@ -242,7 +238,7 @@ def assemble(
         pairing=pairing,
         handoffs=handoffs,
         targets=targets,
-        heard=heard,
+        heard=parts.heard,
         breaker=breaker,
     )
 
