@@ -331,8 +331,10 @@ class Intake:
     async def _outcome(self, arrival: Arrival, outcome: Reply | Forward) -> None:
         if isinstance(outcome, Reply):
             await self._reply(arrival, outcome)
-        else:
-            await self._join(arrival, outcome.text, outcome.mode or await self._mode(arrival))
+            return
+        if outcome.event is not None:
+            arrival = dataclasses.replace(arrival, event=outcome.event)
+        await self._join(arrival, outcome.text, outcome.mode or await self._mode(arrival))
 
     async def _mode(self, arrival: Arrival) -> Busy:
         """The busy mode of the chat: as /busy has set it, or as it is configured."""

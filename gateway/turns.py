@@ -14,14 +14,14 @@ from pathlib import Path
 
 import structlog
 
-from adapters.events import Button, Buttons, ChatAddress, Delivery, DeliveryKind, Markdown, MessageEvent
+from adapters.events import Button, Buttons, ChatAddress, Delivery, DeliveryKind, EventKind, Markdown, MessageEvent
 from gateway.convert import event_from_row
 from gateway.fetching import fetch_files
 from gateway.running import LEASE_TTL
 from gateway.work import TurnParts, Work
 from gateway.workers import Item
 from state.errors import LeaseHeld, LeaseLost, StateError, StoreFull
-from state.ids import SessionKey, TurnId, new_turn_id
+from state.ids import EventId, SessionKey, TurnId, new_turn_id
 from state.owners import describe
 from state.records import Fate, Session, SessionBinding, TurnLease, TurnState
 
@@ -35,6 +35,14 @@ UNSAVED = (
     "The disk of this machine is full: what you wrote is kept, but I cannot work on it before there is room. "
     "It is answered then."
 )
+
+
+AWAY = "the conversation has moved away"
+
+
+def part_of(event_id: EventId) -> str:
+    """The end of the detail of an event that was one message with another and ended with it."""
+    return f" (one message with event {event_id})"
 
 
 def delivery_of(
@@ -155,6 +163,10 @@ class Turns:
     async def _moved(self, binding: SessionBinding, items: Sequence[Item]) -> None:
         """The conversation was handed off: the message is kept, and the person chooses what becomes of it."""
         first = items[0]
+        if first.event.kind is EventKind.INTERNAL:  # a hello that came too late; nobody has said anything
+            for item in items:
+                await self._p.fates.conclude(item.event_id, item.event, Fate.SILENT, AWAY)
+            return
         where = binding.moved_to or "another place"
         told = f"This conversation has moved to {where}. Shall I take it back, or start a new one here?"
         choices = Buttons(
@@ -167,7 +179,7 @@ class Turns:
             f"d-e{first.event_id}", first.event.address, told, first.event.message_id or None, self._p
         )
         asked = dataclasses.replace(delivery, blocks=(*delivery.blocks, choices))
-        await self._end_with(items, Fate.SILENT, "the conversation has moved away", asked)
+        await self._end_with(items, Fate.SILENT, AWAY, asked)
 
     async def end_all(self, items: Sequence[Item], fate: Fate, detail: str, told: str) -> None:
         """End items without a turn, and say why, in one transaction with the first of them."""
@@ -179,8 +191,10 @@ class Turns:
 
     async def _end_with(self, items: Sequence[Item], fate: Fate, detail: str, delivery: Delivery) -> None:
         notice = await self._p.deliveries.compose(delivery)
-        for number, item in enumerate(items):
-            await self._p.fates.conclude(item.event_id, item.event, fate, detail, delivery=None if number else notice)
+        first = items[0]
+        for item in items:
+            why, said = (detail, notice) if item is first else (f"{detail}{part_of(first.event_id)}", None)
+            await self._p.fates.conclude(item.event_id, item.event, fate, why, delivery=said)
         self._p.deliveries.wake(notice.chat)
 
     async def _lease(self, session: Session, turn_id: TurnId, items: Sequence[Item]) -> TurnLease | None:

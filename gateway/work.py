@@ -221,9 +221,9 @@ class Work:
         adapter = parts.adapters.get(event.address.platform)
         shared = event.address.chat_kind != "private"
         inputs: tuple[Input, ...] = ()
+        aside = await parts.heard.before(running.key, running.items[0].event_id, event)
+        running.steering.hears(aside.people)  # of a resumed turn too: what it was shown is in its transcript
         if not resume:
-            aside = await parts.heard.before(running.key, running.items[0].event_id, event)
-            running.steering.hears(aside.people)
             inputs = (await build_input(running.items, shared=shared, aside=aside.notes),)
         return TurnContext(
             store=parts.store,

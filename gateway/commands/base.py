@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from adapters.events import MessageEvent
+from adapters.events import EventKind, MessageEvent
 from gateway.access import Role
 from gateway.workers import Busy
 from state.ids import EventId, SessionId, SessionKey, TurnId
@@ -47,10 +48,32 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forward:
-    """The command is a message after all: answer `text`, in `mode` (None: the chat's own)."""
+    """The command is a message after all: answer `text`, in `mode` (None: the chat's own).
+
+    `event` is given where it is an earlier message (`again`): it takes the place of the command in the
+    inbox, so that a crash leaves a message to be answered, with its files and with whose words it holds.
+    """
 
     text: str
     mode: Busy | None = None
+    event: MessageEvent | None = None
+
+
+def again(call: Call, said: Sequence[MessageEvent], text: str) -> MessageEvent:
+    """What was `said` (the parts of one message of the caller) as the event of this call, with `text`."""
+    return dataclasses.replace(
+        said[0],
+        kind=EventKind.MESSAGE,
+        dedup_id=call.event.dedup_id,
+        message_id=call.event.message_id,
+        received_at=call.event.received_at,
+        text=text,
+        attachments=tuple(file for one in said for file in one.attachments),
+        facts=tuple(fact for one in said for fact in one.facts),
+        forwarded_from=next((one.forwarded_from for one in said if one.forwarded_from is not None), None),
+        group_id=None,
+        mentions_us=True,
+    )
 
 
 Handler = Callable[[Call], Awaitable[Reply | Forward]]

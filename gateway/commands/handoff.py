@@ -6,19 +6,19 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable
 
-from adapters.events import ChatAddress
+from adapters.events import ChatAddress, MessageEvent
 from gateway.chat_names import chat_of
-from gateway.commands.base import Call, Command, Forward, Reply
-from gateway.convert import address_to_json, event_from_row
+from gateway.commands.base import Call, Command, Forward, Reply, again
+from gateway.convert import address_to_json, event_from_row, event_to_json
 from gateway.handoff import Handoffs, Plan
 from gateway.handoff_follow import end_of, follow
 from gateway.handoff_target import TERMINAL, Target, TargetFault, Targets
 from gateway.keys import person_of, session_key
-from gateway.turns import delivery_of_text
+from gateway.turns import delivery_of_text, part_of
 from gateway.work import TurnParts, Work
 from state.errors import Conflict
 from state.ids import EventId, SessionId
-from state.records import BindingState, Fate, Handoff
+from state.records import BindingState, Fate, Handoff, InboxEvent
 
 NO_DAEMON = "No daemon runs, and it is the daemon that writes to chats: start it with `tidings run`."
 USAGE = "PLATFORM [CHAT] [confirm]"
@@ -26,6 +26,8 @@ MOVED = "moved-"
 """The ids of the buttons below "this conversation has moved": the event that waits for the choice follows."""
 PATIENCE = 10.0
 """Seconds that taking back waits for a turn at the other place; the hello there is one."""
+PARTS = 100
+"""Events among which the parts of one message are looked for."""
 BACK, NEW = "back", "new"
 
 
@@ -143,14 +145,19 @@ class HandoffCommands:
             return Reply(text="That choice is for somebody else.", fate=Fate.REFUSED, detail="not their choice")
         binding = await self._p.store.sessions.binding(call.key)
         if binding is None or binding.state is not BindingState.CLOSED or binding.session_id is None:
-            return Reply(text="That is settled already.", detail="the choice was made already")
-        text = event_from_row(kept).text
+            return Reply(
+                text="That is settled already. Please write it again if it has not been answered.",
+                detail="the choice was made already",
+            )
+        event = again(call, parts := await self._parts(kept), "\n\n".join(one.text for one in parts if one.text))
+        # before the move: a crash leaves a message that is answered here, or asks for the choice again
+        await self._p.store.inbox.replace_payload(call.event_id, event_to_json(event))
         person = person_of(call.event.address.platform, call.event.sender.id)
         if call.event.action.value == NEW:
             await self._p.store.sessions.rotate(
                 call.key, person=person, reason="a new conversation where one has moved away"
             )
-            return Forward(text=text)
+            return Forward(text=event.text, event=event)
         session = await self._p.store.sessions.get(binding.session_id)
         if session is None or (call.role != "owner" and session.person != person):
             return Reply(text="That conversation is not yours.", fate=Fate.REFUSED, detail="no right to take it back")
@@ -158,7 +165,13 @@ class HandoffCommands:
             await self._take_back(call, session.id)
         except Conflict as conflict:
             return Reply(text=f"It cannot be taken back now ({conflict}). Try again soon.", detail="taking back failed")
-        return Forward(text=text)
+        return Forward(text=event.text, event=event)
+
+    async def _parts(self, kept: InboxEvent) -> list[MessageEvent]:
+        """What waits for the choice: the message with its other parts (an album, a long paste)."""
+        rows = await self._p.store.inbox.recent(kept.key, PARTS)
+        mark = part_of(kept.id)
+        return [event_from_row(row) for row in (kept, *(row for row in rows[::-1] if row.detail.endswith(mark)))]
 
     async def _take_back(self, call: Call, session_id: SessionId) -> None:
         """Raises `Conflict` where the turn that runs at the other place does not end within the patience."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from agent_core.prefix import PREFIXES
-from gateway.commands.base import Call, Command, Forward, Reply
-from gateway.convert import address_to_json, event_from_row
+from gateway.commands.base import Call, Command, Forward, Reply, again
+from gateway.convert import address_to_json, event_from_row, event_to_json
 from gateway.inputs import one_line
 from gateway.keys import person_of
 from gateway.retract import retract
@@ -118,18 +118,26 @@ class SessionCommands:
         session, turn = found
         rows = await self._p.store.inbox.of_turn(turn.id)
         asked = [row for row in rows if row.fate not in (Fate.STEERED,)]
-        corrections = await self._p.heard.corrections(call.key, call.event_id)
-        texts = corrections[-1:] or [event_from_row(row).text for row in asked]
-        texts = [text for text in texts if text]
-        if not texts:
+        said = [event_from_row(row) for row in asked]
+        if any(one.sender.id != call.event.sender.id for one in said):  # never the words of one with another's rights
+            return Reply(
+                text="The last message is somebody else's: only who wrote it can have it answered again.",
+                fate=Fate.REFUSED,
+                detail="/retry: not their message",
+            )
+        corrections = await self._p.heard.corrections(call.key, call.event_id, call.event.sender.id)
+        texts = [text for text in corrections[-1:] or [one.text for one in said] if text]
+        if not texts and not any(one.attachments for one in said):
             return Reply(text="The last turn has no text that I could answer again.", detail="/retry: nothing done")
+        event = again(call, said, "\n\n".join(texts))
+        await self._p.store.inbox.replace_payload(call.event_id, event_to_json(event))
         try:
             await self._p.store.transcript.deactivate_turn(session.id, turn.id)
             PREFIXES.declare(session.id, "retry")
         except Conflict:
             return Reply(text="This conversation is at work elsewhere.", detail="/retry: leased")
         self._retract(turn)
-        return Forward(text="\n\n".join(texts), mode="queue")
+        return Forward(text=event.text, mode="queue", event=event)
 
     async def _title(self, call: Call) -> Reply:
         bound = await self._bound(call)

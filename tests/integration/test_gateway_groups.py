@@ -6,12 +6,15 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from adapters.events import Attachment, ChatAddress, EventKind, MessageEvent, ReplyTo, Sender
 from gateway.access import AccessSettings
 from state.clock import SYSTEM
+from state.records import Fate
 from tests.counterparts.model_script import Step
 from tests.counterparts.model_server import ModelServer
-from tests.integration.process import ACCESS, Process, process
+from tests.integration.process import ACCESS, Process, dead_owner, process
 
 ROOM = ChatAddress(platform="memory", account="bot", chat_id="room", chat_kind="group")
 NAMED = AccessSettings(
@@ -82,6 +85,73 @@ async def test_talk_before_is_shown_and_lessens_the_rights(tmp_path: Path, model
         await accept(run, "and now?", "q2", mentions_us=True)
         await run.fate("q2")
         assert "said in the room" not in last_user(model)
+
+
+SHARED = {"group_sessions": "shared", "context_messages": 5}
+BEN = Sender(id="ben", name="Ben")
+
+
+async def rights_in(run: Process) -> str:
+    """The role whose rights the turn that runs has."""
+    async with asyncio.timeout(10):
+        while not run.core.work.all():
+            await asyncio.sleep(0.005)
+    (running,) = run.core.work.all().values()
+    return running.steering.rights().role
+
+
+async def test_what_was_overheard_lessens_the_rights_after_a_crash_too(
+    tmp_path: Path, model: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(_self: object, _lease: object, _detail: str) -> None:
+        """The process dies before it could note anything."""
+
+    for start in range(2):
+        model.script(Step(text="one and two", hold_after=1))
+        with monkeypatch.context() as patch:
+            patch.setattr("state.turns.Turns.park", lost)
+            owner = dead_owner() if start == 0 else None
+            async with process(tmp_path / "home", model, access=NAMED, chat=SHARED, owner=owner) as run:
+                if start == 0:
+                    await accept(run, "obey me", "t1", sender=BEN)
+                    await run.fate("t1")
+                    await accept(run, "what now?", "q1", mentions_us=True)
+                await model.wait_calls(start + 1)
+                assert await rights_in(run) == "member"
+    assert "obey me" in last_user(model)
+
+
+async def test_an_edit_of_somebody_else_is_shown_as_theirs_and_lessens_the_rights(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    async with process(tmp_path / "home", model, access=NAMED, chat=SHARED) as run:
+        model.script("hello Ben")
+        await accept(run, "hello", "b1", sender=BEN, mentions_us=True)
+        await run.fate("b1")
+        await accept(run, "run the export", "b1", dedup_id="b1e", sender=BEN, kind=EventKind.EDIT, mentions_us=True)
+        async with asyncio.timeout(10):
+            while (await run.row("b1")).kind != EventKind.EDIT or (await run.row("b1")).fate is not Fate.SILENT:
+                await asyncio.sleep(0.005)
+        model.script(Step(text="one and two", hold_after=1))
+        await accept(run, "go on", "a1", mentions_us=True)
+        await model.wait_calls(2)
+        assert await rights_in(run) == "member"
+        assert "[earlier message of Ben edited, it now reads: run the export]" in last_user(model)
+        model.release()
+        await run.fate("a1")
+
+
+async def test_nobody_has_the_words_of_another_answered_with_his_own_rights(tmp_path: Path, model: ModelServer) -> None:
+    async with process(tmp_path / "home", model, access=NAMED, chat=SHARED) as run:
+        model.script("no")
+        await accept(run, "run the export", "b1", sender=BEN, mentions_us=True)
+        await run.fate("b1")
+        await accept(run, "/retry", "a1", kind=EventKind.COMMAND)
+        assert await run.fate("a1") == ("refused", "/retry: not their message")
+        model.script("no again")
+        await accept(run, "/retry", "b2", kind=EventKind.COMMAND, sender=BEN)
+        assert (await run.fate("b2"))[0] == "answered"
+        assert len(model.calls) == 2
 
 
 async def test_nothing_of_the_talk_is_shown_unless_it_is_set(tmp_path: Path, model: ModelServer) -> None:

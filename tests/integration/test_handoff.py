@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from adapters.errors import AdapterError, Gone, NoRights, NotReady
-from adapters.events import Action, ChatAddress, EventKind, MessageEvent, Sender
+from adapters.events import Action, Attachment, ChatAddress, EventKind, MessageEvent, Sender
 from adapters.memory.adapter import MemoryAdapter
 from adapters.ports import CanOpenThreads
 from gateway.convert import address_from_json, address_to_json
@@ -21,7 +21,7 @@ from gateway.handoff_target import Target
 from gateway.keys import line_key, session_key
 from state.errors import Conflict
 from state.ids import HandoffId, SessionId
-from state.records import BindingState, Fate, HandoffState
+from state.records import BindingState, Fate, HandoffState, InboxEvent
 from tests.counterparts.model_script import Step
 from tests.counterparts.model_server import ModelServer
 from tests.integration.process import Process, dead_owner, process
@@ -181,6 +181,97 @@ async def test_the_giver_chooses_between_taking_back_and_a_new_one(
                 lambda times=number + 1: sum("settled already" in one for one in run.texts()) == times
             )
         await run.check_ledger()
+
+
+@pytest.mark.parametrize("crash", ["no", "before the move", "after the move"])
+async def test_what_waits_for_the_choice_is_answered_whole_also_after_a_crash(
+    tmp_path: Path, model: ModelServer, monkeypatch: pytest.MonkeyPatch, crash: str
+) -> None:
+    """An album that somebody else has written: both pictures, and still marked as another's words."""
+    home = tmp_path / "home"
+    (home / "files").mkdir(parents=True)
+    pictures = []
+    for name in ("one.png", "two.png"):
+        (home / "files" / name).write_bytes(b"x" * 10)
+        pictures.append(Attachment(kind="document", name=name, mime="image/png", path=str(home / "files" / name)))
+    never = asyncio.Event()
+
+    async def hang(*_args: object, **_more: object) -> None:
+        await never.wait()
+
+    owner = dead_owner() if crash != "no" else None
+    async with process(home, model, platform=Threading(), owner=owner) as run:
+        await talk(run, model, "my colour is blue", "m1")
+        moving = await session_of(run, "chat")
+        there = run.platform.address("there")
+        await run.store.sessions.move(moving, session_key(there), address_to_json(there), moved_to="there")
+        for number, picture in enumerate(pictures):
+            event = MessageEvent(
+                dedup_id=f"q{number}", kind=EventKind.MESSAGE, message_id=f"q{number}", sender=ANN,
+                address=run.platform.address("chat"), received_at=run.store.clock.utc(), group_id="album",
+                text="look at this" if number == 0 else "", forwarded_from="Eve", attachments=(picture,),
+            )  # fmt: skip
+            await run.platform.accept(event)
+        await run.fate("q1")
+        kept = await run.row("q0")
+
+        async def pressing(run: Process = run) -> InboxEvent:
+            return (await run.store.inbox.recent(kept.key, 1))[0]
+
+        async def has_moved(run: Process = run) -> bool:
+            active = await run.store.sessions.bindings_of(moving)
+            return [one.key for one in active if one.state is BindingState.ACTIVE] == [kept.key]
+
+        pressed = kept
+        model.script(Step(text="I see both.", when="look at this"))
+        if crash == "before the move":
+            monkeypatch.setattr(run.store.sessions, "move", hang)
+        elif crash == "after the move":
+            monkeypatch.setattr(run.core.intake, "_join", hang)
+        await run.platform.press(f"moved-{kept.id}", "back", message_id="q0")
+        if crash == "no":
+            await run.says("I see both.")
+        else:
+            async with asyncio.timeout(10):
+                while "look at this" not in (await pressing()).payload or (await has_moved()) is (crash[0] == "b"):
+                    await asyncio.sleep(0.005)
+            pressed = await pressing()
+    if crash != "no":
+        again = Threading()
+        async with process(home, model, platform=again) as run:
+            if crash == "before the move":  # the choice is asked for again, for what waits now
+                await again.room.until(lambda: any("has moved to there" in one for one in run.texts()))
+                await again.press(f"moved-{pressed.id}", "back", message_id="q9")
+            await again.room.until(lambda: "I see both." in run.texts())
+            assert await session_of(run, "chat") == moving
+            await run.check_ledger()
+    shown = messages(model)[-1]
+    assert "one.png" in shown
+    assert "two.png" in shown
+    assert "forwarded, the words of: Eve" in shown
+    assert any("my colour is blue" in one for one in messages(model))
+
+
+async def test_a_hello_that_comes_too_late_asks_nobody(
+    tmp_path: Path, model: ModelServer, platform: Threading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The conversation was taken back before the hello was said."""
+    async with process(tmp_path / "home", model, platform=platform) as run:
+        idle(run, monkeypatch)
+        await talk(run, model, "one", "m1")
+        there, here = run.platform.address("there"), run.platform.address("chat")
+        moving = await session_of(run, "chat")
+        made = await run.store.handoffs.get(await _asked(run, moving, there))
+        assert made is not None
+        await run.store.handoffs.cancel_pending(made.id)
+        await run.store.sessions.move(moving, session_key(there), address_to_json(there), moved_to="there")
+        await run.store.sessions.move(moving, session_key(here), address_to_json(here), moved_to="back")
+        await run.core.handoffs._greet(made, there, session_key(there), run.core.intake.internal)
+        async with asyncio.timeout(10):
+            while (await run.store.inbox.counts())[Fate.SILENT] == 0:
+                await asyncio.sleep(0.005)
+        await run.check_ledger()
+        assert run.texts("there") == []
 
 
 async def test_a_turn_of_the_giver_ends_first(tmp_path: Path, model: ModelServer, platform: Threading) -> None:
