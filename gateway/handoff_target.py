@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from adapters.events import ChatAddress
+from adapters.events import ChatAddress, EventKind
 from adapters.ports import PlatformAdapter
 from adapters.settings import PlatformSettings
 from gateway.convert import address_from_json
-from gateway.keys import Share, line_key
+from gateway.keys import Share, line_key, person_of, session_key
 from state.ids import SessionKey
 from state.store import Store
 
 TERMINAL = "terminal"
 LISTED = 10
+SPOKEN = 50
+"""Events of a private chat by which it is known who is in it."""
 
 
 class TargetFault(Exception):
@@ -27,11 +29,6 @@ class Target:
 
     address: ChatAddress
     name: str
-
-    @property
-    def is_room(self) -> bool:
-        """Whether others can read there."""
-        return self.address.chat_kind != "private"
 
 
 class Targets:
@@ -105,6 +102,19 @@ class Targets:
             if address_from_json(text) == address and name:
                 return name
         return _id(address)
+
+    async def others_read(self, target: Target, asked_by: str) -> bool:
+        """Whether anybody reads there but the asker and owners; True where that is not known.
+
+        A private chat is named by the person in it, who may call himself as he likes. Raises a `StateError`.
+        """
+        address = target.address
+        if address.chat_kind != "private":
+            return True
+        rows = await self._store.inbox.recent(session_key(address), SPOKEN)
+        people = {row.sender_id for row in rows if row.kind in (EventKind.MESSAGE, EventKind.COMMAND)}
+        owners = self._owners(address.platform)
+        return not people or any(one not in owners and person_of(address.platform, one) != asked_by for one in people)
 
     def key(self, address: ChatAddress, asked_by: str) -> SessionKey:
         """The key that a first message of that place will have. Raises `TargetFault`."""

@@ -31,7 +31,9 @@ def handoff(
     target: Annotated[str, typer.Argument(help="PLATFORM, PLATFORM:CHAT or PLATFORM:CHAT:THREAD.")],
     session: Annotated[str | None, typer.Option("--session", help="The session, by id or name.")] = None,
     last: Annotated[bool, typer.Option("--last", help="The newest terminal session (the default).")] = False,
-    confirm: Annotated[bool, typer.Option("--confirm", help="The target is a room, and that is meant.")] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Others can read at the target, and that is meant.")
+    ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -75,7 +77,7 @@ async def _hand_off(settings: Config, store: Store, text: str, session: str | No
         targets.key(target.address, asked_by)
     except TargetFault as fault:
         raise stop(str(fault)) from None
-    if target.is_room and not confirm:
+    if not confirm and await targets.others_read(target, asked_by):
         raise stop(f"{warning(target)} --confirm")
     try:
         made = await store.handoffs.request(binding.session_id, binding.key, Plan(target=target).to_json(), asked_by)

@@ -37,8 +37,10 @@ def is_moved_button(button_id: str) -> bool:
 
 
 def warning(target: Target) -> str:
-    """What must be confirmed before a session goes to a room."""
-    return f"Whoever reads {target.name} will be able to ask about everything that was said here. If that is meant:"
+    """What must be confirmed before a session goes where others read. A name can be anybody's: the id is told too."""
+    chat = target.address.chat_id
+    place = target.name if chat in target.name else f"{target.name} ({target.address.platform}:{chat})"
+    return f"Whoever reads {place} will be able to ask about everything that was said here. If that is meant:"
 
 
 class HandoffCommands:
@@ -80,7 +82,8 @@ class HandoffCommands:
             return await self._to_terminal(call, binding.session_id)
         try:
             target = await self._target(call, text)
-            if target.is_room and not confirmed:
+            person = person_of(call.event.address.platform, call.event.sender.id)
+            if not confirmed and await self._targets.others_read(target, person):
                 return Reply(text=f"{warning(target)} `/handoff {text} confirm`", detail="/handoff: to be confirmed")
             return await self._request(call, binding.session_id, target)
         except TargetFault as fault:

@@ -252,6 +252,25 @@ async def test_what_waits_for_the_choice_is_answered_whole_also_after_a_crash(
     assert any("my colour is blue" in one for one in messages(model))
 
 
+async def test_a_private_chat_of_somebody_else_wants_a_confirmation_like_a_room(
+    tmp_path: Path, model: ModelServer, platform: Threading
+) -> None:
+    """Ben calls his chat what he likes; an owner's own chat needs no confirmation."""
+    ben = Sender(id="ben", name="Ann")
+    async with process(tmp_path / "home", model, platform=platform) as run:
+        await known(run, model, "own")
+        await talk(run, model, "hello", "b1", chat="bens", sender=ben)
+        await talk(run, model, "a secret", "m1")
+        moving = await session_of(run, "chat")
+        await say(run, "/handoff memory the bens", "h1")
+        await run.says("Whoever reads the bens will")
+        assert await run.store.handoffs.open_for(moving) is None
+        assert await session_of(run, "chat") == moving
+        await say(run, "/handoff memory the own", "h2")
+        await ended(run, moving, HandoffState.DONE)
+        await run.quiet()
+
+
 async def test_a_hello_that_comes_too_late_asks_nobody(
     tmp_path: Path, model: ModelServer, platform: Threading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
