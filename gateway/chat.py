@@ -181,9 +181,10 @@ async def find_line(store: Store, person: str, options: ChatOptions, *, piped: b
         return await _line_of(store, await _session(store, person, options.session))
     if options.resume or (piped and options.prompt is None):
         binding = await store.sessions.last_on(PLATFORM)
-        if binding is not None and binding.session_id is not None:
+        closed = binding is not None and binding.state is BindingState.CLOSED
+        # taking a conversation back from where it has gone is asked for by name, never a side effect of a pipe
+        if binding is not None and binding.session_id is not None and (options.resume or not closed):
             session = await store.sessions.get(binding.session_id)
-            closed = binding.state is BindingState.CLOSED
             return Line(
                 id=address_from_json(binding.address_json).chat_id,
                 title=(session.title or "") if session else "",

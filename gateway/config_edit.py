@@ -40,6 +40,7 @@ def edited(text: str, changes: Mapping[Keys, Any]) -> str:
 
 def write_private(path: Path, text: str) -> None:
     """Put `text` there, whole or not at all, readable by its user only. Blocking. Raises OSError."""
+    path = path.resolve()  # a link to the file stays a link
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -47,7 +48,7 @@ def write_private(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path.resolve())  # a link to the file stays a link
+        part.replace(path)
     finally:
         part.unlink(missing_ok=True)
 

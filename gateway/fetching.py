@@ -65,17 +65,33 @@ def _shelve(one: Attachment, root: Path) -> Attachment:
         return one
     stored = Path(one.path)
     try:
-        folder = root / INCOMING
-        folder.mkdir(mode=0o700, exist_ok=True)
-        for number in range(1, 1000):
-            name = stored.name if number == 1 else f"{stored.stem}-{number}{stored.suffix}"
-            try:
-                descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            except FileExistsError:
-                continue
-            with os.fdopen(descriptor, "wb") as out, stored.open("rb") as source:
-                shutil.copyfileobj(source, out)
-            return dataclasses.replace(one, shelf=f"{INCOMING}/{name}")
+        (root / INCOMING).mkdir(mode=0o700, exist_ok=True)
+        # a link in its place could lead anywhere; by its descriptor the folder cannot be exchanged any more
+        folder = os.open(root / INCOMING, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if (name := _copy(stored, folder)) is not None:
+                return dataclasses.replace(one, shelf=f"{INCOMING}/{name}")
+        finally:
+            os.close(folder)
     except OSError as error:
         log.warning("file.not_shelved", name=one.name, error=str(error))
     return one
+
+
+def _copy(stored: Path, folder: int) -> str | None:
+    """The name of the copy in the open `folder`, whole; None where no name is free. Raises OSError, leaves nothing."""
+    for number in range(1, 1000):
+        name = stored.name if number == 1 else f"{stored.stem}-{number}{stored.suffix}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, 0o600, dir_fd=folder)
+        except FileExistsError:
+            continue
+        try:
+            with os.fdopen(descriptor, "wb") as out, stored.open("rb") as source:
+                shutil.copyfileobj(source, out)
+        except OSError:
+            os.unlink(name, dir_fd=folder)
+            raise
+        return name
+    return None

@@ -274,7 +274,7 @@ class Intake:
         verdict = self._p.access.judge(event)
         if verdict.reason == NOT_ADDRESSED and await self._belongs(arrival):
             verdict = Verdict(role=verdict.role, fate="go")
-        if verdict.fate == "go" and event.sender.is_bot and event.kind is EventKind.MESSAGE:
+        if verdict.fate == "go" and event.sender.is_bot and event.kind in (EventKind.MESSAGE, EventKind.COMMAND):
             admitted, told = self._breaker.admit(event)
             if not admitted:
                 verdict = Verdict(role=verdict.role, fate="silent", reason="a loop of bots is broken off", told=told)

@@ -119,7 +119,10 @@ class Pairing:
         )
         who = person_of(address.platform, sender.id)
         if not kept:
-            return f"I do not know you yet ({who}). If you have a code from me, give it to my owner within its hour."
+            return (
+                f"I do not know you yet ({who}). If you have a code from me, give it to my owner within its hour; "
+                "if you have none, write again in an hour."
+            )
         log.info("pairing.offered", person=who)
         return (
             f"I do not know you yet. Give my owner this code: `{code}`. It is good for an hour. "
@@ -128,8 +131,8 @@ class Pairing:
 
     async def approve(self, code: str, *, role: GuestOrMember, by: str, where: str) -> Outcome:
         """Let in whom the code was given to. `where` is the platform on which it is approved."""
-        here, in_all = await self._pairings.failures(within=HOUR)
-        if here.get(where, 0) >= WRONG_HERE or in_all >= WRONG_IN_ALL:
+        guess = await self._pairings.guess(where, within=HOUR, here=WRONG_HERE, in_all=WRONG_IN_ALL)
+        if guess is None:
             log.warning("pairing.locked", by=by)
             return Outcome(False, "Too many wrong codes: nothing is approved for an hour.")
         wanted = "".join(code.split()).replace("-", "").upper()
@@ -138,9 +141,9 @@ class Pairing:
             if hmac.compare_digest(await asyncio.to_thread(_digest, wanted, one.salt), one.digest):
                 found = one
         if found is None or not await self._pairings.approve(found, role=role, by=by):
-            await self._pairings.failed(where)
             log.warning("pairing.wrong_code", by=by)
             return Outcome(False, "No such code, or it has expired.")
+        await self._pairings.was_right(guess)
         await self.load()
         person = person_of(found.platform, found.sender_id)
         log.info("pairing.approved", person=person, role=role, by=by)

@@ -38,8 +38,12 @@ class TurnPost:
     async def recall(self) -> None:
         """Take up what an earlier try of the turn has sent here. Raises a `StateError`."""
         for delivery in await self._store.outbox.of_turn(self._lease.turn_id):
-            if delivery.id.startswith(PREFIX) and address_from_json(delivery.address_json) == self._address:
-                self.said.append(blocks_text(blocks_from_json(delivery.blocks)))
+            if not delivery.id.startswith(PREFIX):
+                continue
+            address, blocks = address_from_json(delivery.address_json), blocks_from_json(delivery.blocks)
+            self._done.add(_mark(address, blocks))
+            if address == self._address and (text := blocks_text(blocks)):
+                self.said.append(text)
 
     def repeats(self, text: str) -> bool:
         """Whether `text` is what was sent here already."""
@@ -56,12 +60,11 @@ class TurnPost:
         if address is None:
             return Posted(ok=False, told=f"I know of no chat {to!r}: somebody must have written to me there.")
         here = address == self._address
-        mark = repr((address, text, [(file.name, file.size) for file in files]))
-        if mark in self._done:
-            return Posted(ok=False, told="That was sent already in this turn; it was not sent again.")
-        self._done.add(mark)
         blocks: list[Block] = [Markdown(text=text)] if text else []
         blocks += [Media(attachment=_attachment(file)) for file in files]
+        mark = _mark(address, blocks)
+        if mark in self._done:
+            return Posted(ok=False, told="That was sent already in this turn; it was not sent again.")
         name = hashlib.sha256(f"{self._lease.turn_id}\0{call_id}".encode()).hexdigest()[:24]
         delivery = Delivery(
             delivery_id=f"{PREFIX}{name}",
@@ -72,6 +75,7 @@ class TurnPost:
             reply_to=self._reply_to if here else None,
         )
         await self._deliveries.say(delivery, session_id=self._lease.session_id, turn_id=self._lease.turn_id)
+        self._done.add(mark)  # not before it is committed: what failed may be tried again
         if here and text:
             self.said.append(text)
         what = "The message" if text else "The file" if len(files) == 1 else "The files"
@@ -86,6 +90,12 @@ class TurnPost:
             if to == (chat if address.thread_id is None else f"{chat}:{address.thread_id}"):
                 return address
         return None
+
+
+def _mark(address: ChatAddress, blocks: Sequence[Block]) -> str:
+    """What makes two messages the same: where they go, the words, and the files by name and size."""
+    files = [(one.attachment.name, one.attachment.size) for one in blocks if isinstance(one, Media)]
+    return repr((address, [one.text for one in blocks if isinstance(one, Markdown)], files))
 
 
 def _attachment(file: OutFile) -> Attachment:

@@ -96,6 +96,8 @@ class Supervisor:
         while True:
             self._ready_at = None
             error = await self._once()
+            if (ours := asyncio.current_task()) is not None and ours.cancelling():
+                raise asyncio.CancelledError  # whatever the adapter has made of its end
             self._ended(self._adapter.platform)
             if error is None and self._ends:
                 return
@@ -116,9 +118,8 @@ class Supervisor:
         try:
             await self._task
         except asyncio.CancelledError:
-            if self._refused is None:
-                raise
-            return self._refused
+            # by `refuse`, or by something inside a platform's SDK: that must not end the platform in silence
+            return self._refused or NotReady("the connection was cancelled from inside")
         except AdapterError as error:
             return error
         except Exception as error:  # the boundary of a platform: its defect is its own

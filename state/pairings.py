@@ -38,11 +38,19 @@ class Pairings(Repository):
     """A code expires by the boot clock, and with the boot."""
 
     async def offer(self, code: PairingCode, *, ttl: float, most: int) -> bool:
-        """Keep a code. False where that person has one that is good, or `most` wait on the platform."""
-        now, boot, boot_id = self._now(), self._clock.boot(), self._clock.boot_id()
+        """Keep a code. False where that person has one that is good, or `most` wait on the platform.
+
+        One with the same `created_at` takes the place of the earlier: the same message asks again, since
+        the answer to it was never committed.
+        """
+        now, boot, boot_id = to_micros(code.created_at), self._clock.boot(), self._clock.boot_id()
 
         def run(tx: sqlite3.Connection) -> bool:
             _sweep(tx, boot, boot_id)
+            tx.execute(
+                "DELETE FROM pairing_codes WHERE platform = ? AND sender_id = ? AND created_at = ?",
+                (code.platform, code.sender_id, now),
+            )
             waiting = tx.execute(
                 "SELECT count(*), coalesce(sum(sender_id = ?), 0) FROM pairing_codes WHERE platform = ?",
                 (code.sender_id, code.platform),
@@ -131,26 +139,29 @@ class Pairings(Repository):
 
         return await self._db.write(run, full=True)
 
-    async def failed(self, platform: str) -> None:
-        """Note a wrong guess. `platform` is where it was made. On the disk on return."""
-        now, before = self._now(), to_micros(self._clock.utc() - timedelta(days=1))
+    async def guess(self, platform: str, *, within: timedelta, here: int, in_all: int) -> int | None:
+        """Note a guess as wrong before it is looked at, so that guesses at the same time count too.
 
-        def run(tx: sqlite3.Connection) -> None:
+        `platform` is where it is made. None where `here` or `in_all` wrong ones were made in that time: it
+        must not be looked at. Otherwise the number for `was_right`. On the disk on return.
+        """
+        now, since = self._now(), to_micros(self._clock.utc() - within)
+        before = to_micros(self._clock.utc() - timedelta(days=1))
+
+        def run(tx: sqlite3.Connection) -> int | None:
             tx.execute("DELETE FROM pairing_failures WHERE created_at < ?", (before,))
-            tx.execute("INSERT INTO pairing_failures (platform, created_at) VALUES (?, ?)", (platform, now))
+            query = "SELECT coalesce(sum(platform = ?), 0), count(*) FROM pairing_failures WHERE created_at > ?"
+            there, everywhere = tx.execute(query, (platform, since)).fetchone()
+            if there >= here or everywhere >= in_all:
+                return None
+            made = tx.execute("INSERT INTO pairing_failures (platform, created_at) VALUES (?, ?)", (platform, now))
+            return made.lastrowid
 
-        await self._db.write(run, full=True)
+        return await self._db.write(run, full=True)
 
-    async def failures(self, *, within: timedelta) -> tuple[dict[str, int], int]:
-        """The wrong guesses of that time by platform, and all together."""
-        since = to_micros(self._clock.utc() - within)
-
-        def run(tx: sqlite3.Connection) -> tuple[dict[str, int], int]:
-            query = "SELECT platform, count(*) AS n FROM pairing_failures WHERE created_at > ? GROUP BY platform"
-            found = {row["platform"]: int(row["n"]) for row in tx.execute(query, (since,))}
-            return found, sum(found.values())
-
-        return await self._db.read(run)
+    async def was_right(self, guess: int) -> None:
+        """That guess was none of the wrong ones."""
+        await self._db.write(lambda tx: flag(tx.execute("DELETE FROM pairing_failures WHERE id = ?", (guess,))))
 
 
 def _sweep(tx: sqlite3.Connection, boot: float, boot_id: str) -> None:

@@ -184,10 +184,11 @@ def _write(
             value = f"file:{file}"  # noqa: PLW2901 - what is written is the reference
         changes["platforms", platform, *key.split(".")] = value
     try:
-        new = edited(text, changes)
-        for file, content in files.items():
+        for file, content in files.items():  # first: the remedy below names them, too
             write_private(file, content)
-        write_private(path, new)
+        write_private(path, edited(text, changes))
+    except OSError as error:
+        raise stop(f"{error.filename or path} cannot be written: {error.strerror}; {platform} is not on") from None
     except CannotEdit as error:
         lines = "\n".join(f"  {'.'.join(keys)}: {value}" for keys, value in changes.items())
         raise stop(f"{path}: {error}. Please write there yourself:\n{lines}", ExitCode.CONFIG) from None

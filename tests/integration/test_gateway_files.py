@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import BinaryIO
+
+import pytest
 
 from adapters.events import Attachment, MessageEvent
 from adapters.fetch import SECONDS, FetchFault, fetch, safe_name
@@ -66,6 +70,33 @@ async def test_an_owners_file_is_read_and_copied_for_the_tools(tmp_path: Path, m
         assert (tmp_path / "work" / "incoming" / "a.txt").read_text() == "the words of it"
         assert (await run.row("m1")).payload.count('"path":"') == 1
         assert adapter.asked == ["f1", "f1"]
+
+
+async def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path, model: ModelServer) -> None:
+    adapter = FetchingAdapter(tmp_path / "fetched")
+    adapter.bodies["f1"] = b"the words of it"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    async with process(tmp_path / "home", model, platform=adapter) as run:
+        (tmp_path / "work" / "incoming").symlink_to(elsewhere)
+        await run.platform.hear("read this", message_id="m1", attachments=(document("f1"),))
+        assert (await run.fate("m1"))[0] == "answered"
+        assert "| the words of it" in shown(model)
+        assert list(elsewhere.iterdir()) == []
+
+
+async def test_half_a_copy_is_taken_away(tmp_path: Path, model: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(source: BinaryIO, out: BinaryIO) -> None:
+        out.write(source.read(3))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    adapter = FetchingAdapter(tmp_path / "fetched")
+    adapter.bodies["f1"] = b"the words of it"
+    async with process(tmp_path / "home", model, platform=adapter) as run:
+        monkeypatch.setattr("gateway.fetching.shutil.copyfileobj", full)
+        await run.platform.hear("read this", message_id="m1", attachments=(document("f1"),))
+        assert (await run.fate("m1"))[0] == "answered"
+        assert list((tmp_path / "work" / "incoming").iterdir()) == []
 
 
 async def test_a_members_file_is_not_put_into_the_working_folder(tmp_path: Path, model: ModelServer) -> None:

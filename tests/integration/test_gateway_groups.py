@@ -191,6 +191,8 @@ async def test_B46_two_bots_do_not_talk_for_ever(tmp_path: Path, model: ModelSer
             await accept(run, "and you?", f"b{number}", sender=robot, mentions_us=True)
             fates.append((await run.fate(f"b{number}"))[0])
         assert fates == ["answered"] * 3 + ["silent"] * 5
+        await accept(run, "/nonsense", "b9", kind=EventKind.COMMAND, sender=robot)  # its commands are rounds too
+        assert (await run.fate("b9"))[0] == "silent"
         notices = [one for one in run.platform.room.texts(ROOM) if "leave it alone" in one]
         assert len(notices) == 1
         model.script("to a person")

@@ -7,7 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from adapters.events import EventKind
+from state.errors import StoreBusy
 from tests.counterparts.model_script import Step
 from tests.counterparts.model_server import ModelServer
 from tests.integration.process import Process, process
@@ -53,6 +56,32 @@ async def test_B29_identical_calls_send_once_and_are_told_so(tmp_path: Path, mod
         told = results(model)
         assert sum("handed over" in one for one in told) == 1
         assert sum("already" in one for one in told) == 2
+
+
+async def test_B29_what_could_not_be_handed_over_may_be_sent_again(
+    tmp_path: Path, model: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with process(tmp_path / "home", model) as run:
+        say, tries = run.core.deliveries.say, 0
+
+        async def broken(*args: Any, **more: Any) -> None:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                raise StoreBusy("the database is locked")
+            await say(*args, **more)
+
+        monkeypatch.setattr(run.core.deliveries, "say", broken)
+        model.script(
+            Step(tool_calls=(send("c1", text="Once."),)),
+            Step(tool_calls=(send("c2", text="Once."),)),
+            "I have told you.",
+        )
+        await run.platform.hear("tell me", message_id="m1")
+        await run.fate("m1")
+        await run.quiet()
+        assert run.texts() == ["Once.", "I have told you."]
+        assert not any("already" in one for one in results(model))
 
 
 async def test_B29_a_copy_for_another_chat_is_sent_there(tmp_path: Path, model: ModelServer) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -97,6 +99,29 @@ async def test_B82_the_lock_out_holds_for_the_right_code_too_and_over_a_restart(
     assert access.role("p", "7") == "guest"
 
 
+async def test_B82_wrong_codes_at_the_same_time_all_count(pairing: Pairing, store: Store) -> None:
+    code = await code_for(pairing, store, "eve")
+    guesses = [*(f"WRONG22{one}" for one in "ABCDEFGHJK"), code]
+    ends = await asyncio.gather(*(pairing.approve(one, role="member", by="p:ann", where="p") for one in guesses))
+    assert sum("No such code" in one.told for one in ends) == 5
+    assert sum("Too many" in one.told for one in ends) == 6
+    assert await store.pairings.people() == []
+
+
+async def test_a_code_whose_telling_a_crash_has_cut_off_is_replaced(pairing: Pairing, store: Store) -> None:
+    """The same message comes again after kill -9: its person must not wait an hour without a code."""
+    first = event(store, "eve")
+    lost = await pairing.greet(first)
+    told = await pairing.greet(first)
+    assert lost is not None
+    assert told is not None
+    assert "Give my owner this code" in told
+    assert len(await store.pairings.codes()) == 1
+    other = await pairing.greet(dataclasses.replace(first, received_at=first.received_at + timedelta(minutes=5)))
+    assert other is not None
+    assert "write again in an hour" in other
+
+
 async def test_B82_wrong_codes_spread_over_platforms_lock_all_of_them(pairing: Pairing, store: Store) -> None:
     code = await code_for(pairing, store, "7")
     for where in ("p", "q", "r", "s", "t"):
@@ -111,9 +136,10 @@ async def test_a_code_ends_with_the_boot(pairing: Pairing, store: Store, clock: 
     assert not (await pairing.approve(code, role="member", by="p:1", where="p")).ok
 
 
-async def test_codes_are_bounded(pairing: Pairing, store: Store) -> None:
+async def test_codes_are_bounded(pairing: Pairing, store: Store, clock: SteppedClock) -> None:
     for number in range(WAITING):
         await code_for(pairing, store, str(100 + number))
+    clock.advance(1)
     more = await pairing.greet(event(store, "999"))
     again = await pairing.greet(event(store, "100"))
     assert more is not None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -177,6 +179,33 @@ def test_nothing_is_written_where_the_platform_refuses(fake: FakeSetup, run: Run
         assert code == 1
         assert "nothing was written" in err
         assert not (tmp_path / "home" / "config.yaml").exists()
+
+
+def test_a_file_that_cannot_be_changed_is_told_with_what_to_write_and_the_secret_is_kept(
+    fake: FakeSetup, run: Run, tmp_path: Path
+) -> None:
+    """The lines to be written by hand name the file of the secret: it must be there."""
+    config = tmp_path / "config.yaml"
+    config.write_text(f"home: {tmp_path / 'home'}\nplatforms:\n  telegram:\n    token: |\n      abc\n")
+    code, _, err = run("telegram", "--config", str(config), "--set", "token=SECRET", "--set", "allow=7")
+    assert code == 78
+    assert "SECRET" not in err
+    named = re.search(r"file:(\S+)", err)
+    assert named is not None
+    assert Path(named[1]).read_text() == "SECRET\n"
+
+
+def test_a_disk_that_refuses_is_told_in_one_line(
+    fake: FakeSetup, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, _text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("gateway.cli.setup.write_private", full)
+    code, _, err = run("telegram", "--config", str(tmp_path / "c.yaml"), "--set", "token=SECRET", "--set", "allow=7")
+    assert code == 1
+    assert "cannot be written: No space left on device; telegram is not on" in err
+    assert "Traceback" not in err
 
 
 def test_what_is_missing_is_told_and_the_exit_code_says_so(fake: FakeSetup, run: Run) -> None:

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from adapters.errors import AuthFailed, NotReady, RetryAfter
 from adapters.memory.adapter import MemoryAdapter
+from adapters.ports import Inbox
 from gateway import locks
 from gateway.health import Health, PlatformState
 from gateway.metrics import Metrics
@@ -120,6 +121,36 @@ async def test_B65_a_refused_token_parks_the_platform_and_a_new_look_serves_agai
         supervisor.refuse(AuthFailed("revoked while it ran"))
         await until(lambda: state(health) is PlatformState.PARKED)
         assert not adapter.connected
+
+
+async def test_a_cancel_from_inside_an_adapter_does_not_end_its_platform_in_silence() -> None:
+    class Cancelled(MemoryAdapter):
+        runs = 0
+
+        async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
+            self.runs += 1
+            if self.runs == 1:
+                raise asyncio.CancelledError  # as a library does that cancels its own tasks
+            await super().run(inbox, ready)
+
+    adapter, health = Cancelled(), Health(["memory"])
+    async with supervised(adapter, health) as supervisor:
+        await until(lambda: state(health) is PlatformState.WAITING)
+        supervisor.wake()
+        await until(lambda: adapter.connected)
+
+
+async def test_a_stop_ends_a_supervisor_whatever_its_adapter_makes_of_it() -> None:
+    class Stubborn(MemoryAdapter):
+        async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
+            try:
+                await super().run(inbox, ready)
+            except asyncio.CancelledError as error:
+                raise NotReady("the connection broke while it was closed") from error
+
+    adapter = Stubborn()
+    async with asyncio.timeout(10), supervised(adapter, Health(["memory"])):
+        await until(lambda: adapter.connected)
 
 
 async def test_the_wait_that_a_platform_asks_for_is_kept() -> None:
