@@ -12,7 +12,7 @@ import gc
 import os
 import sys
 from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -33,6 +33,7 @@ from gateway.metrics import Metrics
 from gateway.platforms import Platforms, routes_of
 from gateway.reload import Reloaded, Reloader
 from gateway.restart import say_back
+from gateway.spans import NoSpans, Spans
 from state.clock import SYSTEM
 from state.errors import StateError
 from state.owners import this_process
@@ -49,19 +50,30 @@ def run_daemon(config: Config) -> int:
     if sys.__stderr__ is not None:
         faulthandler.enable(sys.__stderr__)  # the watchdog's SIGABRT, or a fault in native code, leaves the stacks
     logs.configure(level=config.log.level, format=config.log.format, secrets=config.secrets, file=config.log_file())
-    try:
-        return asyncio.run(_guarded(config))
-    finally:
-        logs.shutdown()
+    with ExitStack() as stack:
+        stack.callback(logs.shutdown)
+        return asyncio.run(_guarded(config, spans_of(config, stack)))
+
+
+def spans_of(config: Config, stack: ExitStack) -> Spans:
+    """Where spans go; what the stack closes takes a few seconds at most."""
+    endpoint = config.telemetry.endpoint
+    if endpoint is None:
+        return NoSpans()
+    from gateway.telemetry import for_collector  # noqa: PLC0415 - an extra, imported where it is switched on
+
+    telemetry = for_collector(endpoint, version=_version())
+    stack.callback(telemetry.close)
+    return telemetry
 
 
 CANNOT_START = (locks.LockHeld, locks.LockUnusable, StateError, HttpdError)
 
 
-async def _guarded(config: Config) -> int:
+async def _guarded(config: Config, spans: Spans) -> int:
     """The daemon, with the faults of a start told in one line each."""
     try:
-        return await Daemon(config).run()
+        return await Daemon(config, spans).run()
     except CANNOT_START as error:
         return _cannot_start(error)
     except BaseExceptionGroup as group:
@@ -81,9 +93,9 @@ def _cannot_start(error: BaseException) -> ExitCode:
 class Daemon:
     """One run of the daemon."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, spans: Spans) -> None:
         self._config = config
-        self._metrics = Metrics()
+        self._metrics = Metrics(spans)
         self._health = Health(config.enabled(), version=_version())
         self._stop = StopRequest()
         self._notifier = lifecycle.Notifier.from_environ(os.environ)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -95,6 +96,13 @@ def build(document: Document, faults: Sequence[Fault], *, file: Path, environ: M
 def find_home(text: str, file: Path, environ: Mapping[str, str]) -> Path:
     """The state folder that a configuration with this text means, whatever else is wrong with it."""
     return _Builder(parse(text)[0], file, environ).home()[0]
+
+
+def _can_trace() -> bool:
+    try:
+        return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _sure(value: BaseModel | None, model: type[S]) -> S:
@@ -208,6 +216,10 @@ class _Builder:
             for index, name in enumerate(model.fallbacks):
                 if name not in names:
                     self.fault(("model", "fallbacks", index), f"{name!r} stands not under `models`")
+        telemetry = sections["telemetry"]
+        if isinstance(telemetry, TelemetrySettings) and telemetry.endpoint and not _can_trace():
+            told = "its library is not installed: pip install 'tidings[otel]', or set it to null"
+            self.fault(("telemetry", "endpoint"), told)
         if isinstance(access, AccessSettings):
             self._people(access.owners, ("access", "owners"))
         if isinstance(chat, ChatSettings):
