@@ -98,7 +98,9 @@ class DaemonProcess:
         while loop.time() < deadline:
             if self.process.poll() is not None:
                 raise AssertionError(f"the daemon ended with {self.process.returncode}: {self.log.read_text()[-3000:]}")
-            if ready := self.told("daemon.ready"):
+            # platforms connect beside the start: a message before that is refused, to be sent again
+            heard = {line["platform"] for line in self.told("adapter.connected")}
+            if (ready := self.told("daemon.ready")) and heard >= {"http"} & set(ready[0]["platforms"]):
                 self.port = ready[0]["http"][1]
                 return self
             await asyncio.sleep(0.02)
