@@ -14,6 +14,7 @@ import typer
 from adapters.http.settings import HttpSettings
 from gateway import locks
 from gateway.cli.common import ConfigOption, JsonOption, family, load_config, out, out_json, with_store
+from gateway.cli.measures import TIMES, Samples, figures, samples
 from gateway.config_types import Config
 from gateway.convert import event_from_row
 from gateway.inputs import one_line
@@ -25,14 +26,6 @@ SECONDS = 3.0
 """The bound of one question to the daemon."""
 EVERY = 2.0
 OPEN_SHOWN = 10
-_MEASURES = {
-    "process_resident_memory_bytes": "memory_bytes",
-    "process_cpu_seconds_total": "cpu_seconds",
-    'tidings_now{what="turns_running"}': "turns_running",
-    'tidings_now{what="workers"}': "chats_at_work",
-    'tidings_now{what="delivery_lanes"}': "chats_written_to",
-    "tidings_leases_lost_total": "leases_lost",
-}
 
 
 @app.command()
@@ -43,8 +36,9 @@ def status(
 ) -> None:
     """Whether the daemon runs, how its platforms stand, and what is open. Exit code 1 where it is not ready."""
     settings = load_config(config)
+    before: Samples | None = None
     while True:
-        facts = look(settings)
+        facts, before = look(settings, before)
         if watch and sys.stdout.isatty() and not as_json:
             out("\x1b[2J\x1b[H", end="")
         if as_json:
@@ -59,18 +53,20 @@ def status(
         raise typer.Exit(1)
 
 
-def look(settings: Config) -> dict[str, Any]:
-    """Everything that is known now, as plain data. Takes a few seconds at most."""
+def look(settings: Config, before: Samples | None = None) -> tuple[dict[str, Any], Samples]:
+    """Everything that is known now, as plain data, and the daemon's metrics for the next look (`before`). Takes a
+    few seconds at most."""
     holder = locks.holder(locks.daemon_lock_path(settings.home))
     runs = holder is not None
-    return {
+    facts: dict[str, Any] = {
         "running": None if holder is None else str(holder),
         "address": base_url(settings) if runs else None,
         "healthy": ask(settings, "/healthz") if runs else None,
         "ready": ask(settings, "/readyz") if runs else None,
-        "measures": measures(_get(settings, "/metrics") or "") if runs else {},
         "store": with_store(settings, _counts) if (settings.home / "tidings.db").exists() else None,
     }
+    scraped = samples((_get(settings, "/metrics") if runs else None) or "")
+    return {**facts, "measures": figures(scraped, before), "lately": before is not None}, scraped
 
 
 async def _counts(store: Store) -> dict[str, Any]:
@@ -135,16 +131,6 @@ def _request(settings: Config, url: str) -> urllib.request.Request:
     return urllib.request.Request(url, headers=headers)
 
 
-def measures(text: str) -> dict[str, float]:
-    """The figures worth a line out of Prometheus text."""
-    found: dict[str, float] = {}
-    for line in text.splitlines():
-        name, _, value = line.rpartition(" ")
-        if name in _MEASURES:
-            found[_MEASURES[name]] = float(value)
-    return found
-
-
 def _print(facts: dict[str, Any]) -> None:
     address = f", {facts['address']}" if facts["address"] else ""
     out(f"daemon: {facts['running'] or 'not running'}{address}")
@@ -156,11 +142,8 @@ def _print(facts: dict[str, Any]) -> None:
             out(f"  {name}: {state['state']}{' (' + state['reason'] + ')' if state.get('reason') else ''}")
     elif facts["running"]:
         out(f"state: it does not answer at {facts['address'] or 'its HTTP port, which is chosen at each start'}")
-    if found := facts["measures"]:
-        out(
-            f"memory: {found.get('memory_bytes', 0) / 1e6:.0f} MB; CPU: {found.get('cpu_seconds', 0):.1f} s; "
-            f"turns: {found.get('turns_running', 0):.0f}"
-        )
+    if facts["measures"]:
+        _print_measures(facts["measures"], "since the last look" if facts["lately"] else "since the start")
     store = facts["store"]
     if store is None:
         return
@@ -169,4 +152,35 @@ def _print(facts: dict[str, Any]) -> None:
     for row in store["open"]:
         out(f"  event {row['event']} ({row['platform']}) is {row['fate']}: {row['text']}")
     for hold in store["holds"]:
-        out(f"  {hold['chat']} waits until {hold['until']:%H:%M:%S} UTC: {hold['reason']}")
+        out(f"  {hold['chat']} is held until {hold['until']:%H:%M:%S} UTC: {hold['reason']}")
+
+
+def _print_measures(found: dict[str, float], when: str) -> None:
+    out(
+        f"memory: {found.get('memory_bytes', 0) / 1e6:.0f} MB; CPU: {found.get('cpu_seconds', 0):.1f} s; "
+        f"turns: {found.get('turns_running', 0):.0f}; chats at work: {found.get('chats_at_work', 0):.0f}; "
+        f"messages queued: {found.get('events_queued', 0):.0f}; "
+        f"chats written to: {found.get('chats_written_to', 0):.0f}"
+    )
+    times = [
+        f"{name.replace('_', ' ')} {_seconds(found[f'{name}_p50'])} / {_seconds(found[f'{name}_p95'])}"
+        for name in TIMES.values()
+        if f"{name}_p95" in found
+    ]
+    if times:
+        out(f"{when}, half and 95 % within: {'; '.join(times)}")
+    faults = {
+        "leases_lost": "leases lost",
+        "sends_unknown": "sends of unknown outcome",
+        "waits_asked_for": "waits that platforms asked for",
+        "prefix_breaks_undeclared": "undeclared prefix breaks",
+    }
+    told = [f"{text}: {found[name]:.0f}" for name, text in faults.items() if found.get(name)]
+    if told:
+        out("; ".join(told))
+
+
+def _seconds(value: float) -> str:
+    if value == float("inf"):
+        return "longer"
+    return f"{value * 1000:g} ms" if value < 1 else f"{value:g} s"

@@ -21,7 +21,7 @@ from gateway import locks
 from gateway.cli import config as config_cli
 from gateway.cli import model as model_cli
 from gateway.cli.main import run_cli
-from gateway.cli.status import measures
+from gateway.cli.measures import figures, samples
 from gateway.convert import address_to_json, event_to_new
 from gateway.keys import session_key
 from state.clock import SYSTEM
@@ -358,7 +358,7 @@ def test_a_daemon_that_does_not_answer_is_told_from_one_that_does_not_run(run: R
 
 
 def test_measures_are_read_out_of_prometheus_text() -> None:
-    assert measures(METRICS.decode()) == {"memory_bytes": 5.0e7, "cpu_seconds": 1.5, "turns_running": 2.0}
+    assert figures(samples(METRICS.decode())) == {"memory_bytes": 5.0e7, "cpu_seconds": 1.5, "turns_running": 2.0}
 
 
 def test_doctor_has_a_remedy_for_each_finding_and_lists_the_limits(run: Run, home: Path, talked: SessionId) -> None:
