@@ -138,7 +138,9 @@ def render(spec: UnitSpec) -> str:
     unit += ["# it is started again for as long as it takes", "StartLimitIntervalSec=0"]
     service = [
         "Type=notify",
-        f"ExecStart={_command(spec)}",
+        f"ExecStart={_command(spec, 'run')}",
+        # it tells systemd what is wrong with the file, where something is
+        f"ExecReload={_command(spec, 'reload')}",
         f"EnvironmentFile=-{_whole(spec.environment)}",
         f"SyslogIdentifier={spec.name}",
         f"TimeoutStopSec={math.ceil(spec.stop_seconds + STOP_SPARE)}",
@@ -195,12 +197,12 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _command(spec: UnitSpec) -> str:
+def _command(spec: UnitSpec, subcommand: str) -> str:
     """`:` keeps systemd from reading `$` in it; -P keeps Python from importing out of the working folder."""
     program = str(spec.python)
     if set(program) & set("\"'\\"):
         raise UnitFault(f"systemd takes no quotes and backslashes in the path of a program: {program}")
-    args = ("-P", "-m", "gateway", "run", "--config", str(spec.config))
+    args = ("-P", "-m", "gateway", subcommand, "--config", str(spec.config))
     return " ".join((_word(f":{program}"), *map(_word, args)))
 
 
