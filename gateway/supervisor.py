@@ -20,6 +20,7 @@ from adapters.errors import AdapterError, AuthFailed, NotReady, RetryAfter
 from adapters.ports import Inbox, PlatformAdapter
 from gateway.health import Health
 from gateway.locks import LockHeld, LockUnusable
+from gateway.settled import whole
 from state.clock import Clock
 
 log = structlog.get_logger("gateway.supervisor")
@@ -129,10 +130,13 @@ class Supervisor:
 
     async def _claimed(self) -> None:
         try:
-            claim = await asyncio.to_thread(self._claim)
+            # whole: what a thread takes behind the back of a cancel would be held by nobody, until the process ends
+            claim, cancelled = await whole(asyncio.to_thread(self._claim), f"claim:{self._adapter.platform}")
         except (LockHeld, LockUnusable) as error:
             raise AuthFailed(str(error), told=str(error)) from error
         with claim:
+            if cancelled:
+                raise asyncio.CancelledError
             await self._adapter.run(self._inbox, self._on_ready)
 
     def _on_ready(self) -> None:

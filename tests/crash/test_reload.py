@@ -126,3 +126,19 @@ async def test_an_owner_reloads_from_a_chat_and_nobody_else(world: World) -> Non
     await client.post("/reload", "m4")
     assert (await client.settled("m4"))["fate"] == "refused"
     assert await daemon.terminate() == 0
+
+
+async def test_a_storm_of_reloads_loses_no_message_and_makes_none_twice(world: World) -> None:
+    daemon, client = await begun(world)
+    for number in range(40):
+        world.configure(log={"level": "debug" if number % 2 else "info"}, limits={"queue_per_chat": 50 + number})
+        if number % 5 == 4:
+            world.config.write_text("nonsense: [")
+        daemon.process.send_signal(signal.SIGHUP)
+        assert await client.post(f"message {number}", f"m{number}", session=f"s{number % 4}")
+    for number in range(40):
+        assert (await client.settled(f"m{number}"))["fate"] == "answered"
+    assert await daemon.terminate() == 0
+    assert len(world.model.calls) == 40
+    assert not daemon.told("config.reload_defect")
+    assert not daemon.told("adapter.waiting")

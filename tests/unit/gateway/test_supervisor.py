@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
@@ -161,3 +162,20 @@ async def test_the_wait_that_a_platform_asks_for_is_kept() -> None:
         retry_at = health.platforms()["memory"].retry_at
         assert retry_at is not None
         assert 990 < (retry_at - SYSTEM.utc()).total_seconds() <= 1000
+
+
+async def test_B60_a_platform_that_is_ended_while_it_takes_its_token_leaves_it_free(tmp_path: Path) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    claim, entered, go = take(tmp_path, "t", environ), threading.Event(), threading.Event()
+
+    def slow() -> AbstractContextManager[object]:
+        entered.set()
+        assert go.wait(10)
+        return claim()
+
+    adapter = MemoryAdapter()
+    async with supervised(adapter, Health(["memory"]), slow):
+        assert await asyncio.to_thread(entered.wait, 10)
+        asyncio.get_running_loop().call_later(0.02, go.set)
+    assert not adapter.connected
+    locks.token_lock("memory", "t", home=tmp_path, environ=environ).release()  # raises where it is held
