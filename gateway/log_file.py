@@ -7,6 +7,7 @@ somebody else renames or removes (logrotate) is noticed before the next line.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import threading
@@ -141,7 +142,8 @@ class LogFile:
                 older = _numbered(path, number)
                 if older.exists():
                     older.replace(_numbered(path, number + 1))
-            path.replace(_numbered(path, 1))
+            with contextlib.suppress(FileNotFoundError):  # somebody has moved it away in this very moment
+                path.replace(_numbered(path, 1))
         self._ensure_open()
 
 

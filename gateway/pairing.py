@@ -125,7 +125,7 @@ class Pairing:
             )
         log.info("pairing.offered", person=who)
         return (
-            f"I do not know you yet. Give my owner this code: `{code}`. It is good for an hour. "
+            f"I do not know you yet ({who}). Give my owner this code: `{code}`. It is good for an hour. "
             f"(My owner writes `/pair approve {code}` to me, or runs `tidings pair approve {code}`.)"
         )
 

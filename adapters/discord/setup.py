@@ -59,8 +59,9 @@ class DiscordSetup:
         return (
             Question(key="token", text="The bot's token", secret=True, fault=_token_fault,
                      where="developer portal, your application, section Bot, Reset Token"),
-            Question(key="allow", text="Who may talk to the bot (ids, with commas between)", many=True,
-                     where="Discord: Settings, Advanced, Developer Mode on; then right-click a name, Copy User ID",
+            Question(key="allow", text="Who may talk to the bot (ids)", many=True, optional=True,
+                     where="Discord: Settings, Advanced, Developer Mode on; then right-click a name, Copy User ID. "
+                           "Left empty, strangers get a code, and `tidings pair approve CODE` lets them in.",
                      fault=_id_fault),
         )  # fmt: skip
 

@@ -132,8 +132,10 @@ class SlackSetup:
             Question(
                 key="allow",
                 text="Member ids of those who may talk to the bot",
-                where='In a person\'s profile: the three dots, "Copy member ID" (U…).',
+                where='In a person\'s profile: the three dots, "Copy member ID" (U…). '
+                "Left empty, strangers get a code, and `tidings pair approve CODE` lets them in.",
                 many=True,
+                optional=True,
                 fault=SlackSettings.person_fault,
             ),
         )
@@ -159,7 +161,7 @@ class SlackSetup:
             elif mode == "http":
                 found.append("events come over HTTP, signed")
             else:
-                missing.append("neither an app token (Socket Mode) nor a signing secret (HTTP) was given")
+                missing.append("give an app token (Socket Mode) or a signing secret (HTTP): none was given")
         after = "Invite the bot to a channel with /invite, or write to it directly."
         if mode == "http":
             after += "\nThe webhook listener must be on: platforms.http.webhook_port, reached from outside by https."
@@ -180,7 +182,7 @@ async def _bot(api: Api, bot_id: str) -> str:
 def _missing(scopes: str, found: list[str]) -> list[str]:
     have = {one.strip() for one in scopes.split(",") if one.strip()}
     if not have:
-        return ["Slack does not tell the scopes of the token"]
+        return ["Slack does not tell the scopes of the token: compare them with the manifest by eye"]
     lines = [
         f"the scope {name} is missing ({why}): add it under OAuth & Permissions and reinstall the app"
         for name, why in SCOPES.items()

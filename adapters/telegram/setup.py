@@ -42,8 +42,9 @@ class TelegramSetup:
         return (
             Question(key="token", text="The bot's token", secret=True, fault=_token_fault,
                      where="@BotFather: /newbot, or /mybots, your bot, API Token"),
-            Question(key="allow", text="Who may talk to the bot (ids, with commas between)", many=True, fault=_id_fault,
-                     where="your own id: write anything to the bot once it runs, it answers with your id"),
+            Question(key="allow", text="Who may talk to the bot (ids)", many=True, optional=True, fault=_id_fault,
+                     where="A stranger who writes to the bot is told the id. Left empty, strangers get a code, and "
+                           "`tidings pair approve CODE` lets them in."),
         )  # fmt: skip
 
     async def check(self, answers: Mapping[str, Any]) -> Checked:
@@ -67,7 +68,8 @@ class TelegramSetup:
             found.append(f"{hook.pending_update_count} updates wait for it")
         missing = []
         if hook.last_error_message and answers.get("mode") == "webhook":
-            missing.append(f"Telegram could not reach the webhook lately: {hook.last_error_message[:200]}")
+            error = hook.last_error_message[:200]
+            missing.append(f"Telegram could not reach the webhook lately ({error}): check its address and certificate")
         return Checked(
             found=tuple(found), missing=tuple(missing), after=f"Write to the bot: https://t.me/{me.username}"
         )

@@ -21,13 +21,15 @@ from gateway.cli.config import quick_text
 from gateway.config_build import find_home
 from gateway.config_edit import CannotEdit, Keys, edited, write_private
 from gateway.config_paths import default_path
-from gateway.config_platforms import missing_adapter, platform_settings
+from gateway.config_platforms import missing_adapter, person_fault, platform_settings
 from gateway.config_secrets import read_reference, secret_paths
+from gateway.config_yaml import parse
 from gateway.lifecycle import ExitCode
 
 app = family("Connect a chat platform.", single=True)
 
 CHECK_SECONDS = 60.0
+OWNER = "owner"
 
 
 @app.command()
@@ -50,7 +52,8 @@ def setup(
     path = (config or default_path(os.environ)).expanduser().absolute()
     text, is_new = _text_of(path)
     asked: Setup = registry.load(manifest.setup)
-    given = _given(answers, asked.questions) if answers is not None else _ask(asked, manifest.title)
+    questions = (*asked.questions, owner_question(platform))
+    given = _given(answers, questions) if answers is not None else _ask(asked.intro, questions, manifest.title)
     resolved = {key: _resolved(value, path) for key, value in given.items()}
     try:
         checked = asyncio.run(_check(asked, resolved))
@@ -58,10 +61,26 @@ def setup(
         raise stop(f"{manifest.title} refuses these credentials ({error.told}); nothing was written") from None
     except AdapterError as error:
         raise stop(f"{manifest.title} could not be asked: {error.told} ({error}); nothing was written") from None
-    _write(path, text, platform, given, asked.questions, checked)
+    _write(path, text, platform, given, questions, checked)
     _tell(platform, path, checked, is_new=is_new, as_json=as_json)
     if checked.missing:
         raise typer.Exit(1)
+
+
+def owner_question(platform: str) -> Question:
+    """Asked for every platform, and written to `access.owners`: without an owner nobody can allow anything."""
+
+    def fault(text: str) -> str | None:
+        return person_fault(f"{platform}:{text}")
+
+    return Question(
+        key=OWNER,
+        text="The owner's id there",
+        where="The owner may use files and the terminal, answers approvals, and lets others in.",
+        many=True,
+        optional=True,
+        fault=fault,
+    )
 
 
 def _text_of(path: Path) -> tuple[str, bool]:
@@ -115,13 +134,13 @@ def _accepted(question: Question, value: str) -> Any:
     return values if question.many else value
 
 
-def _ask(asked: Setup, title: str) -> dict[str, Any]:
+def _ask(intro: str, questions: Sequence[Question], title: str) -> dict[str, Any]:
     """Answers from the person."""
     if not sys.stdin.isatty():
         raise stop("there is nobody to ask: give the answers with --set KEY=VALUE")
-    out(f"{title}\n{'=' * len(title)}\n{asked.intro}\n")
+    out(f"{title}\n{'=' * len(title)}\n{intro}\n")
     answers: dict[str, Any] = {}
-    for question in asked.questions:
+    for question in questions:
         if question.where:
             out(question.where)
         while True:
@@ -143,7 +162,7 @@ def _ask(asked: Setup, title: str) -> dict[str, Any]:
 
 
 def _read(question: Question) -> str:
-    hint = " (optional)" if question.optional else " (with commas between them)" if question.many else ""
+    hint = f"{' (with commas between them)' if question.many else ''}{' (optional)' if question.optional else ''}"
     try:
         if question.secret:
             return getpass.getpass(f"{question.text}{hint}: ").strip()
@@ -178,6 +197,9 @@ def _write(
     changes: dict[Keys, Any] = {("platforms", platform, "enabled"): True}
     files: dict[Path, str] = {}
     for key, value in {**checked.settings, **given}.items():
+        if key == OWNER:
+            changes["access", "owners"] = _owners(text, [f"{platform}:{one}" for one in value])
+            continue
         if key in secret and not _is_reference(value):
             file = home / "secrets" / f"{platform}-{key.replace('.', '-')}"
             files[file] = f"{value}\n"
@@ -192,6 +214,13 @@ def _write(
     except CannotEdit as error:
         lines = "\n".join(f"  {'.'.join(keys)}: {value}" for keys, value in changes.items())
         raise stop(f"{path}: {error}. Please write there yourself:\n{lines}", ExitCode.CONFIG) from None
+
+
+def _owners(text: str, new: Sequence[str]) -> list[str]:
+    """The owners that the file has, and the new ones."""
+    access = parse(text)[0].tree.get("access")
+    owners = access.get("owners") if isinstance(access, dict) else None
+    return list(dict.fromkeys([*(owners if isinstance(owners, list) else []), *new]))
 
 
 def _tell(platform: str, path: Path, checked: Checked, *, is_new: bool, as_json: bool) -> None:

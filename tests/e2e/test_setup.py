@@ -19,7 +19,7 @@ def answers(scene: Scene, **changed: str) -> list[str]:
     given = {name.partition("_")[2].lower(): value for name, value in side.env().items()}
     if side.name != "slack":
         given = {"token": next(iter(side.env().values()))}
-    given |= {"allow": ann, "api_base": side.section()["api_base"], **changed}
+    given |= {"owner": ann, "api_base": side.section()["api_base"], **changed}
     if "gateway_url" in side.section():
         given["gateway_url"] = side.section()["gateway_url"]
     return [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
@@ -28,7 +28,7 @@ def answers(scene: Scene, **changed: str) -> list[str]:
 async def test_setup_checks_the_platform_and_the_daemon_serves_it(scene: Scene) -> None:
     side = scene.side
     http: dict[str, Any] = {"enabled": True, "port": 0, "key": "${TIDINGS_HTTP_KEY}"}
-    scene.world.configure(access={"owners": [side.owner()]}, platforms={"http": http})
+    scene.world.configure(access={"owners": []}, platforms={"http": http})
     code, out, err = await command(scene, "setup", side.name, *answers(scene))
     assert code == 0, out + err
     assert f"{side.name} is on" in out
@@ -40,6 +40,8 @@ async def test_setup_checks_the_platform_and_the_daemon_serves_it(scene: Scene) 
     scene.model.script("It works.")
     side.say(side.private, "hello")
     await scene.sees(side.private, "It works.")
+    side.say(side.private, "/whoami")
+    await scene.sees(side.private, "owner")
     code, out, err = await command(scene, "doctor", "--json")
     found = json.loads(out)["findings"]
     mine = [one for one in found if one["what"].lower().startswith(side.name)]

@@ -156,6 +156,23 @@ def test_a_fresh_machine_gets_a_configuration_that_works(fake: FakeSetup, run: R
     assert fake.answers["allow"] == ["1001", "1002"]
 
 
+def test_the_owner_joins_those_that_are_there(fake: FakeSetup, run: Run, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.yaml").write_text('access: {owners: ["http:default"]}  # me\n')
+    for _ in range(2):
+        code, _, err = run("telegram", "--set", "token=1:x", "--set", "allow=1002", "--set", "owner=1001")
+        assert code == 0, err
+    text = (home / "config.yaml").read_text()
+    assert parse(text)[0].tree["access"]["owners"] == ["http:default", "telegram:1001"]
+    assert "# me" in text
+    code, _, err = run("telegram", "--set", "token=1:x", "--set", "allow=1002", "--set", "owner=@nobody")
+    assert code == 1
+    code, _, err = run("telegram", "--set", "token=1:x", "--set", "allow=1002", "--set", "owner=ann")
+    assert code == 1
+    assert "owner" in err
+
+
 def test_references_are_checked_and_kept_as_references(
     fake: FakeSetup, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
