@@ -89,6 +89,29 @@ def test_a_file_that_somebody_moves_or_removes_begins_anew(tmp_path: Path) -> No
     log_file.close()
 
 
+def test_a_file_that_is_moved_away_in_the_moment_it_is_turned_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told()
+    path = tmp_path / "log"
+    log_file = a_file(path, told, max_bytes=12)
+    log_file.write("line 0001\n")
+    close = log_file.close
+
+    def taken() -> None:
+        close()
+        if path.exists():
+            path.rename(tmp_path / "moved")
+
+    monkeypatch.setattr(log_file, "close", taken)
+    log_file.write("line 0002\n")
+    monkeypatch.undo()
+    assert lines(tmp_path / "moved") == ["line 0001"]
+    assert lines(path) == ["line 0002"]
+    assert told.events == []
+    log_file.close()
+
+
 def test_an_existing_file_is_continued_and_closed_to_others(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("earlier\n")
