@@ -92,7 +92,7 @@ def checkout(tmp_path: Path) -> Checkout:
         file.chmod(0o755)
     made = "me=x; . deploy/environment.sh; made_from"
     stamp = subprocess.run(["bash", "-c", made], cwd=root, capture_output=True, text=True, check=True).stdout
-    (root / ".venv" / "tidings-dev,anthropic,embedded.stamp").write_text(stamp)
+    (root / ".venv" / "tidings-dev,anthropic,embedded,telegram,discord,slack.stamp").write_text(stamp)
     home = home_with_weights(tmp_path)
     home.chmod(0o700)
     key = home / "http.key"

@@ -37,7 +37,7 @@ async def model(request: pytest.FixtureRequest, running: LLMockServer, tmp_path:
         base_url=running.base_url(provider),
         api_key="k",
         stream=not how,
-        timeouts=Timeouts(silence=0.3, total=5.0),
+        timeouts=Timeouts(silence=1.5, total=10.0),
     )
     made = make_model(settings, home=tmp_path)
     yield made
