@@ -108,7 +108,7 @@ async def test_broken_streams_are_failures_and_never_answers(
     begun = time.monotonic()
     with pytest.raises(ModelUnavailable):
         await ask(model)
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun < 6.0
     assert (await ask(model)).text
 
 
