@@ -54,7 +54,7 @@ def setup(
     asked: Setup = registry.load(manifest.setup)
     questions = (*asked.questions, owner_question(platform))
     given = _given(answers, questions) if answers is not None else _ask(asked.intro, questions, manifest.title)
-    resolved = {key: _resolved(value, path) for key, value in given.items()}
+    resolved = _standing(text, platform) | {key: _resolved(value, path) for key, value in given.items()}
     try:
         checked = asyncio.run(_check(asked, resolved))
     except AuthFailed as error:
@@ -214,6 +214,15 @@ def _write(
     except CannotEdit as error:
         lines = "\n".join(f"  {'.'.join(keys)}: {value}" for keys, value in changes.items())
         raise stop(f"{path}: {error}. Please write there yourself:\n{lines}", ExitCode.CONFIG) from None
+
+
+def _standing(text: str, platform: str) -> dict[str, Any]:
+    """What the file says of the platform already and is no secret: where its server is, how it is reached."""
+    platforms = parse(text)[0].tree.get("platforms")
+    section = platforms.get(platform) if isinstance(platforms, dict) else None
+    secret = {".".join(map(str, keys)) for keys in secret_paths(platform_settings()[platform])}
+    found = section.items() if isinstance(section, dict) else ()
+    return {key: value for key, value in found if key not in secret and isinstance(value, str) and "$" not in value}
 
 
 def _owners(text: str, new: Sequence[str]) -> list[str]:

@@ -156,6 +156,16 @@ def test_a_fresh_machine_gets_a_configuration_that_works(fake: FakeSetup, run: R
     assert fake.answers["allow"] == ["1001", "1002"]
 
 
+def test_the_server_that_the_file_names_is_the_one_that_is_asked(fake: FakeSetup, run: Run, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.yaml").write_text('platforms: {telegram: {api_base: "http://own.example", token: "${NO}"}}\n')
+    code, _, err = run("telegram", "--set", "token=1:x", "--set", "allow=1002")
+    assert code == 0, err
+    assert fake.answers["api_base"] == "http://own.example"
+    assert fake.answers["token"] == "1:x"
+
+
 def test_the_owner_joins_those_that_are_there(fake: FakeSetup, run: Run, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
