@@ -28,6 +28,12 @@ ROOT = Path(__file__).parents[2]
 BOUND = 30.0
 
 
+def hears_hangups() -> None:
+    """For a child: whoever runs the tests may ignore SIGHUP (nohup does), and a shell cannot trap what it
+    was born to ignore."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Checkout:
     """A checkout whose environment is there already, and a home with a scripted model."""
@@ -51,6 +57,7 @@ class Checkout:
             stderr=subprocess.PIPE,
             text=True,
             env=self.environ,
+            preexec_fn=hears_hangups,
         )
 
     def say(self, *lines: str) -> subprocess.CompletedProcess[str]:
@@ -168,7 +175,14 @@ def test_a_signal_ends_the_conversation_and_the_daemon(checkout: Checkout, sent:
 
 @pytest.mark.embedded
 def test_a_closed_terminal_ends_the_daemon(checkout: Checkout) -> None:
-    terminal = pexpect.spawn("bash", [checkout.script], env=checkout.environ, encoding="utf-8", timeout=BOUND)  # type: ignore[arg-type]
+    terminal = pexpect.spawn(
+        "bash",
+        [checkout.script],
+        env=checkout.environ,  # type: ignore[arg-type]
+        encoding="utf-8",
+        timeout=BOUND,
+        preexec_fn=hears_hangups,
+    )
     try:
         terminal.expect("a daemon runs until you leave")
         terminal.sendline("one")
