@@ -57,7 +57,7 @@ class Checkout:
             stderr=subprocess.PIPE,
             text=True,
             env=self.environ,
-            preexec_fn=hears_hangups,
+            preexec_fn=hears_hangups,  # noqa: PLW1509 - it only sets a signal, before there are threads
         )
 
     def say(self, *lines: str) -> subprocess.CompletedProcess[str]:
