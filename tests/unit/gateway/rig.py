@@ -77,7 +77,7 @@ class Rig:
 
     async def quiet(self) -> None:
         """Until the pump can do nothing more."""
-        assert await self.deliveries.flush(5.0) == 0
+        assert await self.deliveries.flush(30.0) == 0
 
     async def nearly(self, seconds: float) -> None:
         """Let time pass to a moment at which the pump waits for something that is near."""
