@@ -92,7 +92,7 @@ async def _store(wanted: Attachment, stream: AsyncIterator[bytes], target: Path,
             await asyncio.to_thread(file.write, part)
         _check(size > 0, "it is empty")
         await asyncio.to_thread(_finish, file)
-    except BaseException:
+    except BaseException:  # also a cancel: nothing half done stays, and it is passed on
         await asyncio.shield(asyncio.to_thread(_remove, file, path))
         raise
     return dataclasses.replace(wanted, path=str(path), size=size, sha256=digest.hexdigest(), note=None)

@@ -88,7 +88,7 @@ class Desk:
         try:
             if not await self.accept(event):
                 await self._join(pending)
-        except BaseException:
+        except BaseException:  # whatever ends us, nobody waits any more; it is passed on
             self.waits.close(waiter)
             raise
         return pending

@@ -175,7 +175,7 @@ class Link:
         except TimeoutError:
             await ws.close()
             raise NotReady("the socket gave no greeting") from None
-        except BaseException:
+        except BaseException:  # also a cancel: the socket is closed, and it is passed on
             await ws.close()
             raise
         self._count += 1

@@ -198,7 +198,7 @@ class Confined:
                     self.whereabouts(folder, path)
                     _still(folder, real.name, path, stop, expect or before)
                     os.rename(temporary, real.name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
+            except BaseException:  # also a stop of the process: the temporary file goes, and it is passed on
                 with contextlib.suppress(OSError):
                     os.unlink(temporary, dir_fd=folder)
                 raise

@@ -387,3 +387,15 @@ def test_a_press_carries_the_button() -> None:
     assert heard({**raw, "data": "foreign"}, kind="callback_query") == ()
     gone = {**raw, "message": {"chat": GROUP, "message_id": 3, "date": 0}}
     assert one(gone, kind="callback_query").message_id == "3"
+
+
+def test_B52_who_wrote_what_is_answered_is_named() -> None:
+    from telegram import Chat, Message, User
+
+    from adapters.telegram.inbound import _author
+
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    group = Chat(-1, "supergroup", title="Kitchen")
+    assert _author(Message(1, now, group, from_user=User(5, "Bob", False, last_name="Ross"))) == "Bob Ross"
+    assert _author(Message(1, now, group, sender_chat=group)) == "Kitchen"
+    assert _author(Message(1, now, group)) == ""
