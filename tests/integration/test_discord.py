@@ -314,6 +314,7 @@ async def test_B52_a_reply_carries_what_it_replies_to(rig: Rig) -> None:
         assert event.reply_to is not None
         assert (event.reply_to.message_id, event.reply_to.is_ours) == (long["id"], False)
         assert event.reply_to.text == "x" * 1900
+        assert event.reply_to.author.lower().startswith("ann")
 
 
 async def test_B79_names_are_one_inert_line(rig: Rig) -> None:
