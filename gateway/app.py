@@ -21,7 +21,7 @@ import structlog
 from adapters.http.settings import HttpSettings
 from gateway import lifecycle, locks
 from gateway import log as logs
-from gateway.config import load
+from gateway.config import load_settled
 from gateway.config_types import Config
 from gateway.core import Core, assemble
 from gateway.health import Health
@@ -228,7 +228,7 @@ class Daemon:
             core,
             platforms,
             server,
-            lambda: load(file, environ=os.environ),
+            lambda: load_settled(file, environ=os.environ),
             self._reload_asked,
             applied,
             self._stop.asked.is_set,

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from adapters import registry
-from gateway.config import Config, ConfigError, default_path, load
+from gateway import config as reading
+from gateway.config import Config, ConfigError, default_path, load, load_settled
 from gateway.config_build import SECTIONS, schema
 from gateway.config_platforms import platform_settings
 from gateway.config_yaml import parse
@@ -307,3 +308,40 @@ def test_a_large_file_is_read_in_linear_time(given: Load) -> None:
     before = time.process_time()
     assert len(given(text).chat.chats) == 3000
     assert time.process_time() - before < 5
+
+
+class Writer:
+    """Somebody who writes the file while it is read: each pause of the reader is one step of the writer."""
+
+    def __init__(self, file: Path, steps: list[str]) -> None:
+        self.file = file
+        self.steps = steps
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds == reading.SETTLE_SECONDS
+        if self.steps:
+            self.file.write_text(self.steps.pop(0), encoding="utf-8")
+
+
+def settled(monkeypatch: pytest.MonkeyPatch, folder: Path, first: str, *steps: str) -> Config:
+    file = folder / "config.yaml"
+    file.write_text(first, encoding="utf-8")
+    monkeypatch.setattr(reading.time, "sleep", Writer(file, list(steps)).sleep)
+    return load_settled(file, environ={"HOME": str(folder)})
+
+
+def test_a_file_that_is_being_written_counts_once_it_holds_still(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    whole = "log: {level: error}\nchat: {busy: steer}\n"
+    config = settled(monkeypatch, tmp_path, "", "", "log: {level: error}\n", whole, whole)
+    assert (config.log.level, config.chat.busy) == ("error", "steer"), "not the half of it"
+
+
+def test_an_emptied_file_puts_no_defaults_in_the_place_of_what_is_in_force(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="is empty"):
+        settled(monkeypatch, tmp_path, "\n")
+    with pytest.raises(ConfigError, match="being written all the time"):
+        settled(monkeypatch, tmp_path, "a: 0", *[f"a: {number}" for number in range(1, 50)])
