@@ -55,9 +55,10 @@ class Album:
         return None
 
 
-def user_row(entry: Input, model: Model, album: Album) -> NewMessage:
-    """The row of a message. `content` is the person's own words; who said it, the notes and the pictures
-    are in `wire` only. Decided once: what is stored is what every later request sends (B76)."""
+def user_row(entry: Input, model: Model, album: Album, background: str = "") -> NewMessage:
+    """The row of a message. `content` is the person's own words; who said it, the notes, the pictures and the
+    `background` (`agent_core.recall`) are in `wire` only. Decided once: what is stored is what every later request
+    sends (B76)."""
     notes: list[str] = []
     images: list[Image] = []
     for image in entry.images:
@@ -69,7 +70,7 @@ def user_row(entry: Input, model: Model, album: Album) -> NewMessage:
     head = f"[message from {entry.author}]" if entry.author is not None else ""
     # Nobody's words may pose as the beginning of somebody else's message.
     words = _HEADER.sub("> ", entry.text) if entry.author is not None else entry.text
-    parts = (head, entry.note.strip("\n"), *notes, words)
+    parts = (background, head, entry.note.strip("\n"), *notes, words)
     text = "\n".join(part for part in parts if part.strip())
     return NewMessage(
         role="user",

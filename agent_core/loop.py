@@ -19,6 +19,7 @@ from agent_core.events import StepCommitted, TextReset, Waiting
 from agent_core.model_calls import Caller
 from agent_core.models.ports import Completion, Request
 from agent_core.ports import Input
+from agent_core.recall import recalled
 from agent_core.seat import Seat
 from agent_core.settle import settled
 from agent_core.tool_calls import NOT_RUN, UNKNOWN_AFTER_CRASH, Calls, Outcome
@@ -107,17 +108,18 @@ class _Turn:
         if not self._rows:  # a session that has begun keeps its own history
             audience = context.inputs[0].audience if context.inputs else None
             new += history_rows(context.history, model, audience)
-        new += self._compose(context.inputs)
+        new += self._compose(context.inputs, await recalled(context))
         event_ids = [event_id for entry in context.inputs for event_id in entry.event_ids]
         ids = await settled(context.store.turns.begin(context.lease, context.key, event_ids, new), "begin")
         self._begun = True
         self._take(new, ids)
         log.info("turn.begun", turn=context.lease.turn_id, session=context.session.id, rows=len(self._rows))
 
-    def _compose(self, inputs: Sequence[Input]) -> list[NewMessage]:
+    def _compose(self, inputs: Sequence[Input], background: str = "") -> list[NewMessage]:
         has_images = any(entry.images for entry in inputs)
         album = Album.of(self._rows if has_images else (), takes=self._seat.takes_images)
-        return [user_row(entry, self._seat.writer, album) for entry in inputs]
+        rows = (background, *("" for _ in inputs))  # what is recalled stands before the first of them
+        return [user_row(entry, self._seat.writer, album, told) for entry, told in zip(inputs, rows, strict=False)]
 
     async def _resume(self) -> None:
         context = self._c

@@ -9,7 +9,8 @@ from typing import Protocol
 from agent_core.events import AgentEvent
 from agent_core.models.ports import Image, Usage
 from agent_core.tools.ports import Rights
-from state.ids import EventId
+from state.audience import Viewer
+from state.ids import EventId, SessionId, TurnId
 
 Emit = Callable[[AgentEvent], None]
 """Takes an event of the loop. Never blocks and never raises."""
@@ -41,6 +42,33 @@ class Steering(Protocol):
 
     def rights(self) -> Rights:
         """The rights of the turn as they are now (configuration and steering may lower them)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is known when a turn begins, for those who have something to add. `query` is what the person wrote, without
+    notes, names or scaffolding."""
+
+    session_id: SessionId
+    turn_id: TurnId
+    query: str
+    viewer: Viewer
+
+
+class Recall(Protocol):
+    """Adds background to the message that begins a turn: memory, what was said elsewhere. It goes into the wire form
+    of that message only, marked as no one's instruction, and is replayed byte for byte (P5)."""
+
+    @property
+    def name(self) -> str:
+        """For the log."""
+        ...
+
+    async def recall(self, asked: Asked) -> str:
+        """The text, "" for nothing. Holds only what `asked.viewer` may see. Called once a turn, beside the others,
+        and never for a resumed one; bounded by `Budget.recall_seconds`, after which it counts as nothing. A failure
+        is logged and counts as nothing."""
         ...
 
 

@@ -215,7 +215,7 @@ class Calls:
         handed = ToolContext(
             session_id=context.session.id, turn_id=context.lease.turn_id, call_id=call_key(row),
             rights=context.steering.rights(), root=context.root, home=context.home, ask=gate,
-            processes=context.processes, post=context.post, memory=self._memory,
+            processes=context.processes, post=context.post, viewer=context.viewer, memory=self._memory,
         )
         task = asyncio.create_task(tool.run(ready.arguments, handed), name=f"tool:{tool.spec.name}:{row.id}")
         cancelled: asyncio.CancelledError | None = None

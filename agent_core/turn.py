@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_core.models.ports import Model
-from agent_core.ports import Emit, Input, Steering, Unwatched, Watch
+from agent_core.ports import Emit, Input, Recall, Steering, Unwatched, Watch
 from agent_core.prefix import PREFIXES, Prefixes
 from agent_core.prompt import PromptSettings
 from agent_core.tools.ports import Ask, Post, ProcessLedger
 from agent_core.tools.registry import Registry
+from state.audience import NOBODY, Viewer
 from state.clock import SYSTEM, Clock
 from state.ids import SessionKey
 from state.records import NewMessage, Role, Session, TurnLease, TurnState
@@ -41,6 +42,10 @@ class Budget:
     """Tool calls of one answer; what is more is refused."""
     parallel: int = 8
     """Calls that run at once."""
+    recall_seconds: float = 8.0
+    """For everything that is recalled at the start."""
+    recall_chars: int = 12_000
+    """Of one recalled text; what is longer is cut."""
     same_failures: int = 3
     """So often may the very same call fail in one turn; then it is not run again."""
 
@@ -74,6 +79,9 @@ class TurnContext:
     ask: Ask
     processes: ProcessLedger
     post: Post | None = None
+    viewer: Viewer = NOBODY
+    """Who hears the answer: nothing is recalled, searched or shown that they may not see."""
+    recall: Sequence[Recall] = ()
     home: Path
     root: Path
     budget: Budget

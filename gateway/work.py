@@ -19,11 +19,12 @@ from adapters.events import Delivery, DeliveryKind, Markdown
 from adapters.ports import MayBeUnattended, PlatformAdapter
 from agent_core.loop import Budget, Final, TurnContext, abandon, run_turn
 from agent_core.models.ports import Model
-from agent_core.ports import Input
+from agent_core.ports import Input, Recall
 from agent_core.prompt import PromptSettings
 from agent_core.tools.registry import Registry
 from gateway.access import Access
 from gateway.approvals import Approvals
+from gateway.audience import viewer_of
 from gateway.delivery import Deliveries
 from gateway.fates import Fates
 from gateway.heard import Heard
@@ -93,6 +94,7 @@ class TurnParts:
     settings: Callable[[], TurnSettings]
     spawn: Spawn
     put_back: Callable[[SessionKey, Item], None]
+    recall: Sequence[Recall] = ()
 
 
 class Work:
@@ -247,6 +249,8 @@ class Work:
             ),
             processes=Ledger(parts.store, lease),
             post=running.post,
+            viewer=viewer_of(event),
+            recall=parts.recall,
             home=settings.home,
             root=settings.root,
             budget=settings.budget,

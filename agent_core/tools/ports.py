@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from agent_core.models.ports import ToolSpec
+from state.audience import NOBODY, Viewer
 from state.ids import SessionId, TurnId
 
 RightsRole = Literal["owner", "member", "guest"]
@@ -115,6 +116,8 @@ class ToolContext:
     processes: ProcessLedger
     post: Post | None = None
     """None: nothing can be sent from here."""
+    viewer: Viewer = NOBODY
+    """Who hears the answer of this turn."""
     memory: dict[str, Any] = field(default_factory=dict)
     """State of the session's tools that may be lost with the process (never a promise)."""
 

@@ -1,0 +1,14 @@
+"""Who hears what is answered at an address."""
+
+from __future__ import annotations
+
+from adapters.events import MessageEvent
+from gateway.keys import person_of, room_of
+from state.audience import Viewer, room_label
+
+
+def viewer_of(event: MessageEvent) -> Viewer:
+    """The viewer of a turn that this event begins."""
+    if event.address.chat_kind == "private":
+        return Viewer(persons=(person_of(event.address.platform, event.sender.id),))
+    return Viewer(room=room_label(room_of(event.address)))
