@@ -7,6 +7,7 @@ message on. A deletion cancels exactly what the message started, if that still w
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from adapters.events import EventKind
@@ -15,6 +16,7 @@ from gateway.inputs import build_input
 from gateway.router import CORRECTION
 from gateway.work import TurnParts, Work
 from gateway.workers import Item, Workers
+from state.ids import EventId, SessionKey
 from state.records import Fate, InboxEvent
 
 if TYPE_CHECKING:
@@ -95,13 +97,18 @@ class Edits:
         running.steering.offer(item, await build_input([item], shared=shared))
         return True
 
-    async def deleted(self, arrival: Arrival) -> None:
-        """A deletion: cancels exactly the turn that the message started, if it has not ended."""
+    async def deleted(self, arrival: Arrival, withdraw: Callable[[SessionKey, EventId], bool]) -> None:
+        """A deletion: cancels exactly the turn that the message started, if it has not ended. `withdraw` takes a
+        message out of its lane: where a platform does not say who deletes, a deletion has a lane of its own and may
+        overtake its message."""
         event, row = arrival.event, await self._original(arrival)
         detail = "a deletion; nothing of it was open"
         if row is not None and row.fate is Fate.WAITING:
             for item in self._workers.withdraw(row.key, event.message_id):
                 await self._p.fates.conclude(item.event_id, item.event, Fate.CANCELLED, "deleted by its author")
+                detail = f"cancelled event {row.id}"
+            if withdraw(row.key, row.id):
+                await self._p.fates.conclude(row.id, event_from_row(row), Fate.CANCELLED, "deleted by its author")
                 detail = f"cancelled event {row.id}"
         elif row is not None and row.fate is Fate.RUNNING:
             running = self._work.running(row.key)

@@ -228,6 +228,14 @@ class Intake:
             return
         lane.append(arrival)
 
+    def _withdraw(self, key: SessionKey, event_id: EventId) -> bool:
+        """Take a message out of its lane, where it is in one and nothing was done about it yet."""
+        lane = self._lanes.get(key, deque())
+        found = [arrival for arrival in list(lane)[1:] if arrival.event_id == event_id]  # the first is at work
+        for arrival in found:
+            lane.remove(arrival)
+        return bool(found)
+
     def _is_plain(self, arrival: Arrival) -> bool:
         event = arrival.event
         return (
@@ -269,7 +277,7 @@ class Intake:
             self._put_item(arrival, self._item(arrival, event.text, "queue"))
             return
         if event.kind is EventKind.DELETE:
-            await self._edits.deleted(arrival)
+            await self._edits.deleted(arrival, self._withdraw)
             return
         verdict = self._p.access.judge(event)
         if verdict.reason == NOT_ADDRESSED and await self._belongs(arrival):

@@ -258,3 +258,21 @@ async def test_a_deletion_whose_author_is_not_told_ends_what_the_message_started
         model.release()
         rows = await run.store.inbox.find("memory", "bot", "m1")
         assert {row.fate.value for row in rows} == {"cancelled", "silent"}
+
+
+async def test_a_deletion_that_overtakes_its_message_in_another_lane_cancels_it(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    async with process(tmp_path / "home", model, access=NAMED) as run:
+        # a picture that does not address us waits in its lane for the rest of its album, and all else of Ann behind it
+        await accept(run, "a picture", "p1", group_id="album")
+        await accept(run, "what is this?", "m1", mentions_us=True)
+        await accept(run, "", "m1", kind=EventKind.DELETE, dedup_id="d1", sender=Sender(id="", name=""))
+        async with asyncio.timeout(10):
+            while any(row.fate.is_open for row in await run.store.inbox.find("memory", "bot", "m1")):
+                await asyncio.sleep(0.01)
+        rows = await run.store.inbox.find("memory", "bot", "m1")
+        assert {row.kind: row.fate.value for row in rows} == {"message": "cancelled", "delete": "silent"}
+        assert await run.fate("p1") == ("silent", "not addressed to me")
+        await run.check_ledger()
+        assert model.calls == []
