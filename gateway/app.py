@@ -34,6 +34,7 @@ from gateway.platforms import Platforms, routes_of
 from gateway.reload import Reloaded, Reloader
 from gateway.restart import say_back
 from gateway.spans import NoSpans, Spans
+from gateway.upkeep import Upkeep
 from state.clock import SYSTEM
 from state.errors import StateError
 from state.owners import this_process
@@ -194,6 +195,7 @@ class Daemon:
             await say_back(self._config.home, core.deliveries)
             start(self._metrics.watch_loop(), "loop-lag")
             start(self._gauges(core), "gauges")
+            start(Upkeep(core.store, self._config.home, lambda: core.in_force.config.limits).run(), "upkeep")
             start(self._notifier.keep_alive(lambda: True), "watchdog")
             for name in core.adapters:
                 platforms.start(self._config, name)

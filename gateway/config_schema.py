@@ -240,6 +240,21 @@ class LimitSettings(Section):
     queue_per_chat: int = Field(default=50, ge=1, description="The most messages that wait in one chat.")
     message_chars: int = Field(default=200_000, ge=1000, description="The longest message that is taken.")
     attachment_bytes: int = Field(default=20_000_000, ge=0, description="The largest attachment that is fetched.")
+    files_days: int = Field(
+        default=30, ge=0, description="How long files that came or went are kept in the state folder; 0: for ever."
+    )
+    events_days: int = Field(
+        default=90,
+        ge=0,
+        description="How long events and deliveries that have ended are kept; 0: for ever. Conversations always are.",
+    )
+
+    @field_validator("events_days")
+    @classmethod
+    def _long_enough(cls, value: int) -> int:
+        if 0 < value < 7:
+            raise ValueError("at least 7: platforms tell again what is days old")
+        return value
 
 
 def tree(model: type[BaseModel]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import json
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -228,14 +229,6 @@ class Intake:
             return
         lane.append(arrival)
 
-    def _withdraw(self, key: SessionKey, event_id: EventId) -> bool:
-        """Take a message out of its lane, where it is in one and nothing was done about it yet."""
-        lane = self._lanes.get(key, deque())
-        found = [arrival for arrival in list(lane)[1:] if arrival.event_id == event_id]  # the first is at work
-        for arrival in found:
-            lane.remove(arrival)
-        return bool(found)
-
     def _is_plain(self, arrival: Arrival) -> bool:
         event = arrival.event
         return (
@@ -277,7 +270,7 @@ class Intake:
             self._put_item(arrival, self._item(arrival, event.text, "queue"))
             return
         if event.kind is EventKind.DELETE:
-            await self._edits.deleted(arrival, self._withdraw)
+            await self._edits.deleted(arrival, partial(withdraw, self._lanes))
             return
         verdict = self._p.access.judge(event)
         if verdict.reason == NOT_ADDRESSED and await self._belongs(arrival):
@@ -427,6 +420,15 @@ class Intake:
         )
         if notice is not None:
             self._p.deliveries.wake(notice.chat)
+
+
+def withdraw(lanes: Mapping[SessionKey, deque[Arrival]], key: SessionKey, event_id: EventId) -> bool:
+    """Take a message out of its lane, where it is in one and nothing was done about it yet."""
+    lane = lanes.get(key, deque())
+    found = [arrival for arrival in list(lane)[1:] if arrival.event_id == event_id]  # the first is at work
+    for arrival in found:
+        lane.remove(arrival)
+    return bool(found)
 
 
 def call_of(arrival: Arrival, role: Role, name: str = "", args: str = "") -> Call:

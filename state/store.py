@@ -13,7 +13,7 @@ from pathlib import Path
 
 from state.approvals import Approvals
 from state.clock import SYSTEM, Clock
-from state.codec import to_micros
+from state.codec import to_micros, unpack
 from state.database import Database, open_database
 from state.directory import Directory
 from state.errors import StoreUnusable
@@ -111,19 +111,33 @@ class Store:
         The transcripts stay. Small steps, so that nobody waits long behind one.
         """
         before = to_micros(self.clock.utc() - max(older_than, KEPT_AT_LEAST))
+        # the oldest rows only are looked at in each step: nothing scans, and what is open among them stays
         statements = (
-            "DELETE FROM inbox WHERE id IN (SELECT id FROM inbox WHERE settled_at < ? ORDER BY id LIMIT 500)",
-            "DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox WHERE created_at < ?"
-            " AND state IN ('sent', 'failed', 'dropped') ORDER BY seq LIMIT 500)",
+            "DELETE FROM inbox WHERE id IN (SELECT id FROM (SELECT id, settled_at FROM inbox ORDER BY id LIMIT 1000)"
+            " WHERE settled_at < ?)",
+            "DELETE FROM outbox WHERE seq IN (SELECT seq FROM (SELECT seq, created_at, state FROM outbox ORDER BY seq"
+            " LIMIT 1000) WHERE created_at < ? AND state IN ('sent', 'failed', 'dropped'))",
         )
         total = 0
         for statement in statements:
-            while True:
+            gone = -1
+            while gone:
                 gone = await self._db.write(lambda tx, text=statement: tx.execute(text, (before,)).rowcount)  # type: ignore[misc]
                 total += gone
-                if gone < 500:
-                    break
         return total
+
+    async def open_texts(self) -> str:
+        """Everything that waits (open events, deliveries that are not out), as one text: what is not named in it, no
+        one will want any more."""
+
+        def run(tx: sqlite3.Connection) -> str:
+            events = tx.execute("SELECT payload FROM inbox WHERE fate IN ('waiting', 'running')")
+            texts = [str(row[0]) for row in events]
+            blocks = tx.execute("SELECT blocks FROM outbox WHERE state IN ('ready', 'draft', 'parked')")
+            texts += [unpack(row[0]) or "" for row in blocks]
+            return "\n".join(texts)
+
+        return await self._db.read(run)
 
 
 def _same_file(one: Path, other: Path) -> bool:

@@ -144,6 +144,9 @@ class Splitter:
                 end -= 1  # the last blank carries a mark
             self.position = end
         else:
+            if cut.inside is None:  # blank lines that end a quote end the fence in it too: they are no code
+                said = [number for number, row in enumerate(rows[: cut.rows]) if row.line.kind is not Kind.BLANK]
+                body = "".join(row.text for row in rows[: said[-1] + 1])
             after = self._closing(fence, start, body)
             self.position = cut.end
         source = self._text[start : self.position]

@@ -78,6 +78,7 @@ def check(text: str, limit: int, unit: Unit) -> list[Piece]:
 
 
 @given(text_of, st.integers(1, 120), st.sampled_from(UNITS))
+@example(text="00000000000\r# 00000000000000000\n>```00\r\r00000", limit=32, unit="utf16")
 @settings(max_examples=400, deadline=None)
 def test_within_the_limit_and_nothing_lost(text: str, limit: int, unit: Unit) -> None:
     check(text, limit, unit)
