@@ -6,6 +6,7 @@ import gc
 import sys
 
 RUN = "run"
+TAKEOVER = "--takeover"
 
 
 def main() -> int:
@@ -15,11 +16,12 @@ def main() -> int:
         # imports make objects that stay: collecting between them finds nothing and costs a tenth of the start
         gc.disable()
         _without_rich()
-        config = _config_only(args[1:])
+        takeover = args[1:2] == [TAKEOVER]
+        config = _config_only(args[2:] if takeover else args[1:])
         if config is not None:
             from gateway.cli.daemon import run  # noqa: PLC0415 - the daemon needs no command-line library
 
-            return run(*config)
+            return run(*config, takeover=takeover)
     from gateway.cli.main import run_cli  # noqa: PLC0415 - so that an import of this module costs nothing
 
     return run_cli(args)

@@ -34,6 +34,9 @@ from gateway.platforms import Platforms, routes_of
 from gateway.reload import Reloaded, Reloader
 from gateway.restart import say_back
 from gateway.spans import NoSpans, Spans
+from gateway.succession.incumbent import House, Incumbent
+from gateway.succession.successor import Takeover, TakeoverFailed
+from gateway.succession.successor import ask as succeed
 from gateway.upkeep import Upkeep
 from state.clock import SYSTEM
 from state.errors import StateError
@@ -46,14 +49,15 @@ HTTP = "http"
 READERS = 3
 
 
-def run_daemon(config: Config) -> int:
-    """Run the daemon until it is asked to end. Blocking; returns the exit code."""
+def run_daemon(config: Config, *, takeover: bool = False) -> int:
+    """Run the daemon until it is asked to end. Blocking; returns the exit code. `takeover`: in the place of the one
+    that runs over the state folder, where one does."""
     if sys.__stderr__ is not None:
         faulthandler.enable(sys.__stderr__)  # the watchdog's SIGABRT, or a fault in native code, leaves the stacks
     logs.configure(level=config.log.level, format=config.log.format, secrets=config.secrets, file=config.log_file())
     with ExitStack() as stack:
         stack.callback(logs.shutdown)
-        return asyncio.run(_guarded(config, spans_of(config, stack)))
+        return asyncio.run(_guarded(config, spans_of(config, stack), takeover=takeover))
 
 
 def spans_of(config: Config, stack: ExitStack) -> Spans:
@@ -68,13 +72,13 @@ def spans_of(config: Config, stack: ExitStack) -> Spans:
     return telemetry
 
 
-CANNOT_START = (locks.LockHeld, locks.LockUnusable, StateError, HttpdError)
+CANNOT_START = (locks.LockHeld, locks.LockUnusable, StateError, HttpdError, TakeoverFailed)
 
 
-async def _guarded(config: Config, spans: Spans) -> int:
+async def _guarded(config: Config, spans: Spans, *, takeover: bool) -> int:
     """The daemon, with the faults of a start told in one line each."""
     try:
-        return await Daemon(config, spans).run()
+        return await Daemon(config, spans).run(takeover=takeover)
     except CANNOT_START as error:
         return _cannot_start(error)
     except BaseExceptionGroup as group:
@@ -103,9 +107,10 @@ class Daemon:
         self._tasks: list[asyncio.Task[None]] = []
         self._platforms: Platforms | None = None
         self._reloader: Reloader | None = None
+        self._incumbent: Incumbent | None = None
         self._reload_asked = asyncio.Event()
 
-    async def run(self) -> int:
+    async def run(self, *, takeover: bool = False) -> int:
         """From the locks to the exit code. Raises what keeps it from starting."""
         config = self._config
         log.info("daemon.starting", home=str(config.home), config=str(config.file), version=_version(), pid=os.getpid())
@@ -115,8 +120,12 @@ class Daemon:
             # before the lock, by whose note a command finds the process that it sends a signal to
             stack.enter_context(lifecycle.signals(self._stop, reload=self._reload_asked.set))
             await asyncio.to_thread(make_home, config)
-            stack.enter_context(locks.held(await asyncio.to_thread(locks.daemon_lock, config.home)))
             owner = this_process("daemon")
+            taking = await succeed(config, owner) if takeover else None
+            if taking is not None:
+                stack.callback(taking.close)
+            lock = taking.lock if taking else await asyncio.to_thread(locks.daemon_lock, config.home)
+            stack.enter_context(locks.held(lock))
             store = await stack.enter_async_context(
                 Store.open(config.home / "tidings.db", owner=owner, readers=READERS, clock=SYSTEM)
             )
@@ -126,7 +135,7 @@ class Daemon:
             last_resort = lifecycle.LastResort(lifecycle.last_resort_seconds(config.limits.drain_seconds))
             async with asyncio.TaskGroup() as group:
                 core = self._assemble(store, group)
-                await self._serve(core, group, last_resort)
+                await self._serve(core, group, last_resort, lock, taking)
             last_resort.disarm()
             self._health.store_open(False)
         log.info("daemon.ended", code=int(self._stop.code), reason=self._stop.reason)
@@ -168,7 +177,14 @@ class Daemon:
             for name, state in self._health.platforms().items()
         ]
 
-    async def _serve(self, core: Core, group: asyncio.TaskGroup, last_resort: lifecycle.LastResort) -> None:
+    async def _serve(
+        self,
+        core: Core,
+        group: asyncio.TaskGroup,
+        last_resort: lifecycle.LastResort,
+        lock: locks.Lock,
+        taking: Takeover | None,
+    ) -> None:
         """Everything between an open store and a closed one."""
 
         def start(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -185,9 +201,11 @@ class Daemon:
         for name in self._config.enabled():
             core.adapters[name] = await platforms.make(self._config, name)
         await core.arbiter.load()
+        if taking is not None:
+            core.overlap.begin(taking.other)
         await core.recovery.start(all_turns=True)
         async with AsyncExitStack() as stack:
-            server = self._server(core, platforms)
+            server = self._server(core, platforms, taking)
             await stack.enter_async_context(server)
             start(core.deliveries.run(), "deliveries")
             start(core.handoffs.run(core.intake.internal), "handoffs")
@@ -197,8 +215,14 @@ class Daemon:
             start(self._gauges(core), "gauges")
             start(Upkeep(core.store, self._config.home, lambda: core.in_force.config.limits).run(), "upkeep")
             start(self._notifier.keep_alive(lambda: True), "watchdog")
-            for name in core.adapters:
-                platforms.start(self._config, name)
+            if taking is not None:
+                await taking.take(core, platforms, self._config)
+                start(taking.follow(core), "predecessor")
+            else:
+                for name in core.adapters:
+                    platforms.start(self._config, name)
+            self._incumbent = self._make_incumbent(core, platforms, server, lock)
+            start(self._incumbent.run(), "succession")
             self._reloader = self._make_reloader(core, platforms, server, last_resort)
             start(self._reloader.run(), "reload")
             self._health.intake_running()
@@ -233,10 +257,30 @@ class Daemon:
             lambda: load_settled(file, environ=os.environ),
             self._reload_asked,
             applied,
-            self._stop.asked.is_set,
+            lambda: self._stop.asked.is_set() or (self._incumbent is not None and self._incumbent.busy),
         )
 
-    def _server(self, core: Core, platforms: Platforms) -> HttpServer:
+    def _make_incumbent(self, core: Core, platforms: Platforms, server: HttpServer, lock: locks.Lock) -> Incumbent:
+        def retire(names: Sequence[str]) -> None:
+            for task in list(self._tasks):
+                if task.get_name() in names:
+                    task.cancel()
+
+        return Incumbent(
+            House(
+                config=lambda: self._config,
+                core=core,
+                platforms=platforms,
+                server=server,
+                lock=lock,
+                notifier=self._notifier,
+                stop=self._stop,
+                retire=retire,
+                drain=self._config.limits.turn_seconds,
+            )
+        )
+
+    def _server(self, core: Core, platforms: Platforms, taking: Takeover | None) -> HttpServer:
         """The HTTP server; health answers there even when the http platform is off."""
         http = self._config.platforms[HTTP]
         assert isinstance(http, HttpSettings)
@@ -247,6 +291,7 @@ class Daemon:
             metrics=self._metrics,
             routes=routes_of(list(core.adapters.values())),
             closers=[platforms.closing],
+            inherited=taking.sockets if taking is not None else None,
         )
 
     async def _gauges(self, core: Core) -> None:

@@ -47,6 +47,7 @@ from gateway.pairing import Pairing
 from gateway.places import Moves
 from gateway.recovery import Recovery
 from gateway.router import SessionRouter
+from gateway.succession.overlap import Overlap
 from gateway.turns import Turns
 from gateway.work import TurnParts, Work
 from gateway.workers import Item, Workers
@@ -108,6 +109,7 @@ class Core:
     conversations: Conversations
     fates: Fates
     recovery: Recovery
+    overlap: Overlap
     metrics: Metrics
     health: Health
     background: Background
@@ -152,6 +154,9 @@ def make_registry(config: Config) -> Registry:
     )
 
 
+_Adapters = dict[str, PlatformAdapter]
+
+
 class _Common(TypedDict):
     """What several parts are given alike."""
 
@@ -181,8 +186,7 @@ def assemble(
 
     `daemon`, for a process that is none, tells whether one runs beside it.
     """
-    background, in_force, moves = Background(group), InForce(config), Moves(store)
-    adapters: dict[str, PlatformAdapter] = {}
+    background, in_force, moves, adapters = Background(group), InForce(config), Moves(store), _Adapters()
     models, rules, router = Models(config), Access(access, also=moves.now), SessionRouter(store)
     arbiter = Arbiter(store.holds, clock=clock, metrics=metrics, limits=lambda name: _limits(adapters.get(name)))
     common: _Common = {"store": store, "adapters": adapters, "metrics": metrics, "clock": clock}
@@ -230,7 +234,8 @@ def assemble(
         commands=commands,
         conversations=Conversations(store, router),
         fates=parts.fates,
-        recovery=Recovery(store, work, workers, intake, parts.fates, mine),
+        recovery=Recovery(store, work, workers, intake, parts.fates, mine, parts.overlap),
+        overlap=parts.overlap,
         metrics=metrics,
         health=health,
         background=background,

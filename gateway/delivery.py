@@ -88,6 +88,8 @@ class Deliveries:
         self._quiet.set()
         self._running = False
         self._unsaved: dict[str, float] = {}
+        self.elsewhere: Callable[[str], None] | None = None
+        """Told of chats with something to be said that another process serves (a successor). Must not block."""
 
     @property
     def shown(self) -> Shown:
@@ -170,6 +172,8 @@ class Deliveries:
 
     def wake(self, chat: str | None = None) -> None:
         """Something was committed: for this chat (`NewDelivery.chat`), or anywhere. Cheap with a chat."""
+        if chat is not None and self.elsewhere is not None:
+            self.elsewhere(chat)
         if chat is None or not self._running:
             self._look_soon()
         else:

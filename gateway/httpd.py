@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -55,7 +56,10 @@ class HttpServer:
         metrics: Metrics,
         routes: Sequence[Route] = (),
         closers: Sequence[Callable[[], None]] = (),
+        inherited: dict[str, socket.socket] | None = None,
     ) -> None:
+        """`inherited` are sockets that listen already, by the address that they were configured for (`listening`);
+        those that are used are taken out of it."""
         self._settings = settings
         self._keys = keys
         self._health = health
@@ -67,6 +71,8 @@ class HttpServer:
         self._stack = AsyncExitStack()
         self._main: BoundedSite | None = None
         self._webhook: BoundedSite | None = None
+        self._inherited = {} if inherited is None else inherited
+        self._leaving = asyncio.Event()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -95,6 +101,27 @@ class HttpServer:
         for tell in self._closers:
             tell()
         await self._stack.aclose()
+
+    def listening(self) -> dict[str, int]:
+        """The listening sockets by the address that they were configured for."""
+        settings = self._settings
+        found = {} if self._main is None else {f"{settings.host}:{settings.port}": self._main.descriptor}
+        if self._webhook is not None:
+            found[f"{settings.webhook_host}:{settings.webhook_port}"] = self._webhook.descriptor
+        return found
+
+    @property
+    def connections(self) -> int:
+        """How many connections both listeners have."""
+        return sum(site.connections for site in (self._main, self._webhook) if site is not None)
+
+    def leave(self) -> None:
+        """Another process listens from now on: no new connections, and those that there are end with their next
+        answer, so that their clients connect to the other one."""
+        self._leaving.set()
+        for site in (self._main, self._webhook):
+            if site is not None:
+                site.leave()
 
     async def listen_for(self, public: Sequence[Route], stack: AsyncExitStack | None = None) -> None:
         """Open the webhook listener where these need it and it is not open. Raises `HttpdError`."""
@@ -142,7 +169,7 @@ class HttpServer:
     def _app(self, gate: Callable[[web.Request], None], listener: str, routes: Sequence[Route]) -> web.Application:
         app = web.Application(
             client_max_size=self._settings.max_body,
-            middlewares=[_Border(gate, listener, self._settings.max_body, self._metrics).middleware()],
+            middlewares=[_Border(gate, listener, self._settings.max_body, self._metrics, self._leaving).middleware()],
         )
         for route in routes:
             app.router.add_route(route.method, route.path, route.handler)
@@ -152,7 +179,8 @@ class HttpServer:
         runner = web.AppRunner(app, shutdown_timeout=CLOSE_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        site = BoundedSite(runner, host, port, self._settings.max_connections)
+        inherited = self._inherited.pop(f"{host}:{port}", None)
+        site = BoundedSite(runner, host, port, self._settings.max_connections, inherited)
         try:
             await site.start()
         except OSError as exc:
@@ -175,7 +203,15 @@ class HttpServer:
 class _Border:
     """What every request of a listener passes: the gate, the bounds, the shape of errors, the log."""
 
-    def __init__(self, gate: Callable[[web.Request], None], listener: str, max_body: int, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        gate: Callable[[web.Request], None],
+        listener: str,
+        max_body: int,
+        metrics: Metrics,
+        leaving: asyncio.Event,
+    ) -> None:
+        self._leaving = leaving
         self._gate = gate
         self._listener = listener
         self._max_body = max_body
@@ -191,6 +227,8 @@ class _Border:
             try:
                 response = await self._answer(request, handler)
                 status = response.status
+                if self._leaving.is_set() and not response.prepared:
+                    response.force_close()
                 return response
             finally:
                 self._told(request, status, asyncio.get_running_loop().time() - began)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from http import HTTPStatus
 from typing import Any
 
@@ -81,15 +82,18 @@ _FULL = _full()
 
 
 class BoundedSite(web.BaseSite):
-    """Listens on one address. `port` is the one that was taken."""
+    """Listens on one address. `port` is the one that was taken. An `inherited` socket listens there already."""
 
-    __slots__ = ("_host", "_limit", "_port")
+    __slots__ = ("_host", "_inherited", "_limit", "_port")
 
-    def __init__(self, runner: web.AppRunner, host: str, port: int, limit: int) -> None:
+    def __init__(
+        self, runner: web.AppRunner, host: str, port: int, limit: int, inherited: socket.socket | None = None
+    ) -> None:
         super().__init__(runner, backlog=512)
         self._host = host
         self._port = port
         self._limit = limit
+        self._inherited = inherited
 
     @property
     def name(self) -> str:
@@ -119,6 +123,26 @@ class BoundedSite(web.BaseSite):
                 return _Full(loop)
             return _JsonHandler(server, loop=loop, **options)
 
-        listening = await loop.create_server(connect, self._host, self._port, backlog=self._backlog)
+        if self._inherited is not None:
+            listening = await loop.create_server(connect, sock=self._inherited, backlog=self._backlog)
+        else:
+            listening = await loop.create_server(connect, self._host, self._port, backlog=self._backlog)
         self._server = listening
         self._port = listening.sockets[0].getsockname()[1]
+
+    @property
+    def descriptor(self) -> int:
+        """The listening socket, the first one where the name of the host has several addresses."""
+        assert isinstance(self._server, asyncio.Server)
+        return self._server.sockets[0].fileno()
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        server = self._runner.server
+        return 0 if server is None else len(server.connections)
+
+    def leave(self) -> None:
+        """Take no new connections. Whoever has a copy of the socket does; what is connected is served on."""
+        if self._server is not None:
+            self._server.close()

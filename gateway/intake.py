@@ -129,13 +129,18 @@ class Intake:
         self._breaker = breaker
         self._pairing = pairing
         self._names = ChatNames(parts)
-        self._lanes: dict[SessionKey, deque[Arrival]] = {}
+        self.lanes: dict[SessionKey, deque[Arrival]] = {}
+        """The live table of what is on its way to the workers."""
         self._open = True
+        self.refused: set[str] = set()
+        """Platforms that another process takes over just now: it will be told again what is not taken here."""
 
     async def accept(self, event: MessageEvent) -> Accepted:
         """See `adapters.ports.Inbox.accept`."""
         if not self._open:
             raise NotReady("the daemon is ending; intake is closed")
+        if event.address.platform in self.refused:
+            raise NotReady("another process takes this platform over")
         if event.kind is EventKind.INTERNAL:
             raise ValueError("an adapter must not make internal events")
         event = dataclasses.replace(event, text=scrub(event.text))
@@ -166,7 +171,7 @@ class Intake:
 
     async def unreadable(self, platform: str, account: str, dedup_id: str, raw: str, reason: str) -> Accepted:
         """See `adapters.ports.Inbox.unreadable`."""
-        if not self._open:
+        if not self._open or platform in self.refused:
             raise NotReady("the daemon is ending; intake is closed")
         address = ChatAddress(platform=platform, account=account, chat_id="")
         new = NewEvent(
@@ -197,7 +202,7 @@ class Intake:
 
     def holds(self, key: SessionKey, event_id: EventId) -> bool:
         """True where a lane or a worker of this process has the event."""
-        if any(arrival.event_id == event_id for arrival in self._lanes.get(key, ())):
+        if any(arrival.event_id == event_id for arrival in self.lanes.get(key, ())):
             return True
         worker = self._workers.get(key)
         held = () if worker is None else (*worker.waiting, *worker.current)
@@ -217,12 +222,12 @@ class Intake:
 
     def dispatch(self, arrival: Arrival) -> None:
         """Bring it on its way. Never blocks and never fails."""
-        if arrival.key not in self._lanes and self._is_plain(arrival):
+        if arrival.key not in self.lanes and self._is_plain(arrival):
             self._put(arrival, arrival.event.text, "queue")
             return
-        lane = self._lanes.get(arrival.key)
+        lane = self.lanes.get(arrival.key)
         if lane is None:
-            lane = self._lanes[arrival.key] = deque()
+            lane = self.lanes[arrival.key] = deque()
             self._p.spawn(self._serve(arrival.key, lane), f"lane:{arrival.key}")
         if len(lane) >= LANE:
             log.error("lane.full", key=arrival.key, event_id=arrival.event_id)
@@ -254,7 +259,7 @@ class Intake:
                 log.exception("dispatch.defect", event_id=arrival.event_id)
                 await self._defect(arrival)
             lane.popleft()
-        del self._lanes[key]  # no await since "empty"
+        del self.lanes[key]  # no await since "empty"
 
     async def _defect(self, arrival: Arrival) -> None:
         try:
@@ -270,7 +275,7 @@ class Intake:
             self._put_item(arrival, self._item(arrival, event.text, "queue"))
             return
         if event.kind is EventKind.DELETE:
-            await self._edits.deleted(arrival, partial(withdraw, self._lanes))
+            await self._edits.deleted(arrival, partial(withdraw, self.lanes))
             return
         verdict = self._p.access.judge(event)
         if verdict.reason == NOT_ADDRESSED and await self._belongs(arrival):
@@ -309,7 +314,7 @@ class Intake:
         if event.group_id is None:
             return False
         await asyncio.sleep(ALBUM_HOLD / 2)  # the others of the album are on their way
-        lane = self._lanes.get(arrival.key, ())
+        lane = self.lanes.get(arrival.key, ())
         return any(
             other.event.group_id == event.group_id
             and other.event.sender.id == event.sender.id
@@ -429,6 +434,20 @@ def withdraw(lanes: Mapping[SessionKey, deque[Arrival]], key: SessionKey, event_
     for arrival in found:
         lane.remove(arrival)
     return bool(found)
+
+
+def give_up(lanes: Mapping[SessionKey, deque[Arrival]], platform: str) -> tuple[list[EventId], bool]:
+    """Take what waits of a platform out of the lanes; the ids, and whether something of it is at work in one."""
+    ids: list[EventId] = []
+    at_work = False
+    for lane in lanes.values():
+        ours = [arrival for arrival in lane if arrival.event.address.platform == platform]
+        at_work = at_work or bool(ours and lane[0] is ours[0])
+        for arrival in ours:
+            if arrival is not lane[0]:
+                lane.remove(arrival)
+                ids.append(arrival.event_id)
+    return ids, at_work
 
 
 def call_of(arrival: Arrival, role: Role, name: str = "", args: str = "") -> Call:

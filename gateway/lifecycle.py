@@ -223,6 +223,19 @@ class Notifier:
         extend = {} if seconds is None else {"EXTEND_TIMEOUT_USEC": str(int(seconds * 1e6))}
         self._send({"STOPPING": "1", **extend})
 
+    def environ(self) -> dict[str, str]:
+        """The variables with which a child that is to take our place speaks for itself."""
+        found = {} if self._address is None else {"NOTIFY_SOCKET": self._address}
+        if self._address is not None and self.watchdog_seconds is not None:
+            found["WATCHDOG_USEC"] = str(int(self.watchdog_seconds * 1e6))
+        return found
+
+    def hand_over(self, pid: int) -> None:
+        """Another process of the unit is the service's main one from now on, and we say nothing more
+        (sd_notify(3), MAINPID: from the main process itself, so that NotifyAccess=main is enough)."""
+        self._send({"MAINPID": str(pid)})
+        self._address = None
+
     def status(self, text: str) -> None:
         """One line for `systemctl status`."""
         self._send({"STATUS": text})

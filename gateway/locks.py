@@ -64,6 +64,16 @@ class Lock:
         self.path = path
         self._descriptor: int | None = descriptor
 
+    @property
+    def descriptor(self) -> int:
+        """The open file that the lock is on. A copy of it in another process holds the same lock."""
+        assert self._descriptor is not None
+        return self._descriptor
+
+    def sign(self, *, what: str, home: Path) -> None:
+        """Write this process into the note: it is the holder from now on."""
+        _write_note(self.descriptor, what=what, home=home)
+
     def release(self) -> None:
         """Give it up. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None

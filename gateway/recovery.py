@@ -16,6 +16,7 @@ from agent_core.tools.reap import reap
 from gateway.convert import event_from_row
 from gateway.fates import Fates
 from gateway.intake import Arrival, Intake
+from gateway.succession.overlap import Overlap
 from gateway.work import Work
 from gateway.workers import Item, Workers
 from state.errors import StateError
@@ -39,7 +40,9 @@ class Recovery:
         intake: Intake,
         fates: Fates,
         mine: Callable[[InboxEvent], bool],
+        overlap: Overlap,
     ) -> None:
+        self._overlap = overlap
         self._store = store
         self._work = work
         self._workers = workers
@@ -51,13 +54,22 @@ class Recovery:
         """Take up everything that is open. Returns how much that was."""
         await self.reap()
         count = await self._turns(all_turns=all_turns)
-        for row in await self._store.inbox.open_events():
-            if row.fate is Fate.WAITING and self._mine(row):
-                self._intake.again(row)
-                count += 1
+        count += await self._waiting()
         if count:
             log.info("recovery.taken_up", count=count)
         return count
+
+    async def _waiting(self) -> int:
+        """Dispatch what waits and nobody has, in the order in which it came."""
+        count = 0
+        for row in await self._store.inbox.open_events():
+            if self._free(row) and not self._intake.holds(row.key, row.id):
+                self._intake.again(row)
+                count += 1
+        return count
+
+    def _free(self, row: InboxEvent) -> bool:
+        return row.fate is Fate.WAITING and self._mine(row) and not self._overlap.holds(row)
 
     async def reap(self) -> None:
         """End the processes that a dead owner's tools have left."""
@@ -108,8 +120,7 @@ class Recovery:
     async def _forgotten(self) -> None:
         """Waiting events that neither a worker nor a lane holds (a lane was full)."""
         for row in await self._store.inbox.open_events():
-            lost = not self._intake.holds(row.key, row.id) and self._old(row)
-            if row.fate is Fate.WAITING and self._mine(row) and lost:
+            if self._free(row) and self._old(row) and not self._intake.holds(row.key, row.id):
                 log.error("event.forgotten", event_id=row.id)
                 self._intake.again(row)
 

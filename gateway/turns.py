@@ -123,6 +123,7 @@ class Turns:
         if items[0].resume is not None:
             await self._resume(key, items[0], items[0].resume)
             return
+        await self._p.overlap.my_turn(self._p.store, key, items)
         await fetch_files(self._p.store, self._p.adapters, items, self._shelf)
         binding, session = await self._p.router.resolve(key, items[0].event)
         if session is None:

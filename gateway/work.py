@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from gateway.posting import TurnPost
 from gateway.router import SessionRouter
 from gateway.running import LEASE_TTL, Running, SteeringQueue, keep_lease
 from gateway.streaming import TurnStream
+from gateway.succession.overlap import Overlap
 from gateway.watch import TurnWatch
 from gateway.workers import Item
 from state.clock import Clock
@@ -95,6 +96,7 @@ class TurnParts:
     spawn: Spawn
     put_back: Callable[[SessionKey, Item], None]
     recall: Sequence[Recall] = ()
+    overlap: Overlap = field(default_factory=Overlap)
 
 
 class Work:

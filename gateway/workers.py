@@ -145,6 +145,16 @@ class Workers:
             worker.waiting.remove(item)
         return taken
 
+    def give_up(self, platform: str) -> list[Item]:
+        """Take everything that waits of a platform out of the queues: another process goes on with it."""
+        taken: list[Item] = []
+        for worker in self._workers.values():
+            gone = [item for item in worker.waiting if item.event.address.platform == platform]
+            for item in gone:
+                worker.waiting.remove(item)
+            taken += gone
+        return taken
+
     async def _serve(self, worker: Worker) -> None:
         while worker.waiting and not self._closed:
             await self._settle_down(worker)

@@ -20,15 +20,18 @@ class Inbox(Repository):
     """Events in order of acceptance. An open event is WAITING or RUNNING; a final fate never changes."""
 
     async def accept(self, new: NewEvent) -> AcceptedRow:
-        """Recognise the event by (platform, account, dedup_id), or insert it WAITING. On the disk on return."""
-        return await self._db.write(lambda tx: _insert(tx, new), full=True)
+        """Recognise the event by (platform, account, dedup_id), or insert it WAITING. On the disk on return.
+
+        It belongs to this process (`owner`) until it is released, or the process is gone.
+        """
+        return await self._db.write(lambda tx: _insert(tx, new, self._owner), full=True)
 
     async def accept_failed(self, new: NewEvent, detail: str) -> AcceptedRow:
         """As `accept`, but what is new has FAILED already: it is kept, and nothing is done with it."""
         now = self._now()
 
         def run(tx: sqlite3.Connection) -> AcceptedRow:
-            row = _insert(tx, new)
+            row = _insert(tx, new, self._owner)
             if row.is_new:
                 settle(tx, row.event_id, Fate.FAILED, detail, None, now)
             return row
@@ -127,6 +130,25 @@ class Inbox(Repository):
 
         return await self._db.read(run)
 
+    async def release(self, event_ids: Sequence[EventId]) -> int:
+        """Leave WAITING events of this process to whoever takes them; returns how many. On the disk on return."""
+
+        def run(tx: sqlite3.Connection) -> int:
+            query = "UPDATE inbox SET owner = NULL WHERE id = ? AND fate = 'waiting' AND owner = ?"
+            return sum(flag(tx.execute(query, (one, self._owner))) for one in event_ids)
+
+        return await self._db.write(run, full=True)
+
+    async def has_elder(self, key: SessionKey, before: EventId, owner: Owner) -> bool:
+        """Whether an open event of that owner came before this one in the same conversation."""
+        query = f"SELECT 1 FROM inbox WHERE {_OPEN} AND id < ? AND key = ? AND owner = ? LIMIT 1"
+        return await self._db.read(lambda tx: tx.execute(query, (before, key, owner)).fetchone() is not None)
+
+    async def open_of(self, owner: Owner) -> int:
+        """How many open events belong to that process."""
+        query = f"SELECT count(*) FROM inbox WHERE {_OPEN} AND owner = ?"
+        return await self._db.read(lambda tx: int(tx.execute(query, (owner,)).fetchone()[0]))
+
     async def orphans(self) -> list[InboxEvent]:
         """RUNNING events without a turn, or whose turn has ended: something forgot their fate."""
         return await self._select(
@@ -160,15 +182,15 @@ class Inbox(Repository):
         return await self._db.read(run)
 
 
-def _insert(tx: sqlite3.Connection, new: NewEvent) -> AcceptedRow:
+def _insert(tx: sqlite3.Connection, new: NewEvent, owner: Owner) -> AcceptedRow:
     identity = (new.platform, new.account, clean(new.dedup_id))
     known = tx.execute("SELECT id FROM inbox WHERE platform = ? AND account = ? AND dedup_id = ?", identity).fetchone()
     if known is not None:
         return AcceptedRow(event_id=known["id"], is_new=False)
     cursor = tx.execute(
         "INSERT INTO inbox"
-        " (platform, account, dedup_id, kind, key, message_id, sender_id, payload, received_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " (platform, account, dedup_id, kind, key, message_id, sender_id, payload, received_at, owner)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *identity,
             new.kind,
@@ -177,6 +199,7 @@ def _insert(tx: sqlite3.Connection, new: NewEvent) -> AcceptedRow:
             clean(new.sender_id),
             clean(new.payload),
             to_micros(new.received_at),
+            owner,
         ),
     )
     return AcceptedRow(event_id=EventId(cursor.lastrowid or 0), is_new=True)

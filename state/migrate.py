@@ -40,18 +40,20 @@ def version(connection: sqlite3.Connection) -> int:
 def migrate(connection: sqlite3.Connection) -> int:
     """Bring the database up to date in one transaction and return its version.
 
-    Raises StoreTooNew where it is ahead of this program, and a sqlite3 error where the lock is not free.
+    A newer database is left as it is. Raises StoreTooNew where this program may not use it (`compatibility`), and
+    a sqlite3 error where the lock is not free.
     """
     newest = len(available())
     found = version(connection)
-    if found == newest:
+    if found == newest or _is_newer(connection, found, newest):
         return found
-    _refuse_newer(found, newest)
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Read again under the lock: another process may have migrated it meanwhile.
         found = version(connection)
-        _refuse_newer(found, newest)
+        if _is_newer(connection, found, newest):
+            connection.execute("ROLLBACK")
+            return found
         if found == 0:
             _refuse_foreign(connection)
             run_script(connection, schema())
@@ -85,6 +87,17 @@ def _refuse_foreign(connection: sqlite3.Connection) -> None:
         raise StoreCorrupt("the database holds tables that are not ours")
 
 
-def _refuse_newer(found: int, newest: int) -> None:
-    if found > newest:
+def _is_newer(connection: sqlite3.Connection, found: int, newest: int) -> bool:
+    """True for a database of a newer program that says that this one may use it, too: its migrations only add.
+
+    Raises StoreTooNew where it may not.
+    """
+    if found <= newest:
+        return False
+    try:
+        row = connection.execute("SELECT usable_from FROM compatibility").fetchone()
+    except sqlite3.OperationalError:
+        row = None
+    if row is None or int(row[0]) > newest:
         raise StoreTooNew(f"the database has version {found}; this program knows versions up to {newest}")
+    return True

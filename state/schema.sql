@@ -364,3 +364,10 @@ CREATE TABLE homes (
     address_json TEXT NOT NULL,
     set_by TEXT NOT NULL
 ) WITHOUT ROWID;
+
+-- The oldest program that may read and write this database, by the number of the last migration that it knows.
+CREATE TABLE compatibility (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    usable_from INTEGER NOT NULL
+);
+INSERT INTO compatibility (id, usable_from) VALUES (1, 5);

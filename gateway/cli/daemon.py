@@ -11,11 +11,11 @@ from gateway.config import ConfigError, load
 from gateway.lifecycle import ExitCode
 
 
-def run(config: str | None) -> int:
+def run(config: str | None, *, takeover: bool = False) -> int:
     """Start the daemon; the exit code. A fault of the configuration is told in lines on standard error."""
     try:
         settings = load(None if config is None else Path(config), environ=os.environ)
     except ConfigError as error:
         sys.stderr.write(f"tidings: {error}\n")
         return ExitCode.CONFIG
-    return run_daemon(settings)
+    return run_daemon(settings, takeover=takeover)

@@ -22,12 +22,17 @@ app = typer.Typer(
 
 
 @app.command()
-def run(config: ConfigOption = None) -> None:
+def run(
+    config: ConfigOption = None,
+    takeover: Annotated[
+        bool, typer.Option("--takeover", help="Take over from the daemon that runs, without a gap.")
+    ] = False,
+) -> None:
     """Start the daemon in the foreground. Logs JSON lines to standard error; SIGTERM ends it."""
     settings = load_config(config)
     from gateway.app import run_daemon  # noqa: PLC0415 - imported by the command that needs it
 
-    raise typer.Exit(run_daemon(settings))
+    raise typer.Exit(run_daemon(settings, takeover=takeover))
 
 
 @app.command()
@@ -82,6 +87,7 @@ for _name, _path, _help in (
     ("reload", "gateway.cli.operate:reload_app", "Have the daemon take over the configuration."),
     ("restart", "gateway.cli.operate:restart_app", "End the daemon so that it is started again."),
     ("stop", "gateway.cli.operate:stop_app", "End the daemon, and wait for its end."),
+    ("upgrade", "gateway.cli.upgrade:app", "Let another version take over, without a gap."),
     ("doctor", "gateway.cli.doctor:app", "Look for what is wrong, with a remedy for each finding."),
     ("config", "gateway.cli.config:app", "Check or make the configuration."),
     ("setup", "gateway.cli.setup:app", "Connect a chat platform: ask, check, write the configuration."),

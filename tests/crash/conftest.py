@@ -48,6 +48,12 @@ class World:
         self.started.append(daemon)
         return daemon
 
+    def successor(self, point: str = "none", **env: str) -> DaemonProcess:
+        """Start another daemon that is to take over."""
+        daemon = DaemonProcess(self.config, point=point, env=env, takeover=True)
+        self.started.append(daemon)
+        return daemon
+
     def client(self, daemon: DaemonProcess) -> Client:
         """Somebody who talks with it."""
         return Client(self._session, daemon)

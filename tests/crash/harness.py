@@ -62,7 +62,13 @@ class DaemonProcess:
     """One start of `tidings run`."""
 
     def __init__(
-        self, config: Path, *, point: str = "none", env: Mapping[str, str] | None = None, direct: bool = False
+        self,
+        config: Path,
+        *,
+        point: str = "none",
+        env: Mapping[str, str] | None = None,
+        direct: bool = False,
+        takeover: bool = False,
     ) -> None:
         """`direct` starts the product's own command, without the wrapper that can die at a point."""
         self.config = config
@@ -70,7 +76,7 @@ class DaemonProcess:
         self._out = self.log.open("wb")
         command = ["gateway"] if direct else ["tests.crash.points", point]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", *command, "run", "--config", str(config)],
+            [sys.executable, "-m", *command, "run", *(["--takeover"] if takeover else []), "--config", str(config)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._out,

@@ -194,3 +194,19 @@ async def test_without_systemd_nothing_is_told_and_nothing_fails() -> None:
     await notifier.keep_alive(lambda: True)
     Notifier("/nowhere/at/all").status("x")
     assert Notifier.from_environ({"WATCHDOG_USEC": "junk"}).watchdog_seconds is None
+
+
+async def test_the_service_has_a_new_main_process(systemd: socket.socket, tmp_path: Path) -> None:
+    place = str(systemd.getsockname())
+    environ = {"NOTIFY_SOCKET": place, "WATCHDOG_USEC": "4000000", "WATCHDOG_PID": str(os.getpid())}
+    notifier = Notifier.from_environ(environ)
+    assert notifier.environ() == {"NOTIFY_SOCKET": place, "WATCHDOG_USEC": "4000000"}
+    notifier.hand_over(4711)
+    assert systemd.recv(100) == b"MAINPID=4711"
+    notifier.stopping(5)
+    notifier.alive()
+    systemd.setblocking(False)
+    with pytest.raises(BlockingIOError):  # systemd would take it for the end of the service
+        systemd.recv(100)
+    systemd.close()
+    assert Notifier(None).environ() == {}

@@ -86,6 +86,7 @@ async def test_a_newer_database_is_refused(path: Path) -> None:
         pass
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version = 999")
+        db.execute("UPDATE compatibility SET usable_from = 999")
     with pytest.raises(StoreTooNew):
         async with open_database(path):
             pass
