@@ -268,6 +268,16 @@ class CanOpenThreads(Protocol):
 
 
 @runtime_checkable
+class CanFindPlaces(Protocol):
+    """The platform tells whether a chat or a thread is there, without anybody seeing more than that we are at work."""
+
+    async def find_place(self, address: ChatAddress) -> None:
+        """Return where something can be said at `address`. Raises `Gone` where the chat or thread does not exist,
+        `NoRights` where we are not let in, and the other `AdapterError`s."""
+        ...
+
+
+@runtime_checkable
 class CanFetch(Protocol):
     """The platform's files are fetched after the event is committed and let in, not before."""
 

@@ -20,7 +20,7 @@ import structlog
 
 from adapters.errors import AdapterError
 from adapters.events import ChatAddress, EventKind, MessageEvent, Sender
-from adapters.ports import CanOpenThreads
+from adapters.ports import CanFindPlaces, CanOpenThreads
 from gateway.convert import address_from_dict, address_from_json, address_to_dict, address_to_json
 from gateway.delivery import Deliveries
 from gateway.handoff_target import Target, TargetFault, Targets
@@ -29,7 +29,7 @@ from gateway.settled import whole
 from gateway.turns import delivery_of_text
 from state.errors import Conflict, NotFound, StateError
 from state.ids import HandoffId, SessionId, SessionKey
-from state.records import BindingState, Handoff
+from state.records import BindingState, Handoff, HandoffState
 from state.store import Store
 
 log = structlog.get_logger("gateway.handoff")
@@ -208,6 +208,7 @@ class Handoffs:
         """Move the session; its new place."""
         await self._turn_ended(row.session_id)
         address = plan.target.address if plan.exact else await self._place(row, token, plan)
+        await self._found(address)
         key = self._targets.key(address, row.asked_by)
         name = plan.target.name
         until = self._store.clock.monotonic() + self._turn_seconds
@@ -223,7 +224,7 @@ class Handoffs:
                     raise Failed(str(conflict)) from conflict
             await self._turn_ended(row.session_id)  # the giver wrote on: its turn ends first
         log.info("handoff.done", handoff=row.id, session=row.session_id, key=key)
-        await self._tell(row, f"This conversation goes on at {address.platform}: {name}.")
+        await self._tell(row, _goes_on(address.platform, name))
         return address, key
 
     async def _turn_ended(self, session_id: SessionId) -> None:
@@ -268,6 +269,16 @@ class Handoffs:
             return chat
         await self._store.handoffs.set_thread(row.id, token, address_to_json(thread))
         return thread
+
+    async def _found(self, address: ChatAddress) -> None:
+        """Find out that the place is not there before anything moves, where the platform can tell. Raises `Failed`."""
+        adapter = self._deliveries.reach.adapter(address.platform, address.account)
+        if isinstance(adapter, CanFindPlaces):
+            try:
+                async with asyncio.timeout(CALL_SECONDS):
+                    await adapter.find_place(address)
+            except TimeoutError:
+                raise Failed(f"{address.platform} did not answer in time") from None
 
     async def _fail(self, row: Handoff, token: str, reason: str) -> None:
         try:
@@ -331,16 +342,20 @@ class Handoffs:
             log.warning("handoff.not_told", handoff=row.id, error=str(error))
 
     async def _greet_all(self, accept: Accept) -> None:
-        """Moves that were done when the process died before the hello was committed; others are recognised.
-
-        Only at the place that the move went to: the conversation may have gone on from there.
+        """What ended when the process died before the hello, or what the giver is told, was committed; what was is
+        recognised. The hello only at the place that the move went to: the conversation may have gone on from there.
         """
         self._owes_hellos = False
         try:
             since = self._store.clock.utc() - GREET_WITHIN
-            for row in await self._store.handoffs.recent_done():
+            for row in await self._store.handoffs.recent_ended():
                 if row.ended_at is None or row.ended_at < since:
                     continue
+                if row.state is HandoffState.FAILED:
+                    await self._stayed(row, str(row.reason))
+                    continue
+                plan = Plan.from_json(row.target)
+                await self._tell(row, _goes_on(plan.target.address.platform, plan.target.name))
                 made = row.thread_id
                 address = Plan.from_json(row.target).target.address if made is None else address_from_json(made)
                 try:
@@ -370,3 +385,7 @@ class Handoffs:
             text=HELLO.format(source=came, target=f"{address.platform} ({one_line(plan.target.name, 60)})"),
         )
         await accept(event, key)
+
+
+def _goes_on(platform: str, name: str) -> str:
+    return f"This conversation goes on at {platform}: {name}."

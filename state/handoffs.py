@@ -162,9 +162,12 @@ class Handoffs(Repository):
 
         return await self._db.read(run)
 
-    async def recent_done(self, limit: int = 20) -> list[Handoff]:
-        """Those that were done last, oldest first."""
-        query = "SELECT * FROM (SELECT * FROM handoffs WHERE state = 'done' ORDER BY seq DESC LIMIT ?) ORDER BY seq"
+    async def recent_ended(self, limit: int = 20) -> list[Handoff]:
+        """Those that have ended last, done or failed, oldest first."""
+        query = (
+            "SELECT * FROM (SELECT * FROM handoffs WHERE state IN ('done', 'failed') ORDER BY seq DESC LIMIT ?)"
+            " ORDER BY seq"
+        )
 
         def run(tx: sqlite3.Connection) -> list[Handoff]:
             return [rows.handoff(row) for row in tx.execute(query, (limit,))]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         CanDelete,
         CanEdit,
         CanFetch,
+        CanFindPlaces,
         CanLookUp,
         CanOpenThreads,
         CanType,
@@ -252,6 +253,12 @@ class DiscordAdapter:
         place = await self._threads.open(self._rest, chat.chat_id, title)
         return None if place is None else address_of(place, self._account)
 
+    async def find_place(self, address: ChatAddress) -> None:
+        """See `CanFindPlaces.find_place`. A thread is a channel."""
+        self._connected()
+        if self._rest is not None:
+            await self._rest.get(f"/channels/{address.thread_id or address.chat_id}")
+
     async def close_thread(self, thread: ChatAddress) -> None:
         """See `CanOpenThreads.close_thread`."""
         self._connected()
@@ -302,3 +309,4 @@ if TYPE_CHECKING:
         _looks: CanLookUp = adapter
         _fetches: CanFetch = adapter
         _opens: CanOpenThreads = adapter
+        _finds: CanFindPlaces = adapter

@@ -18,6 +18,7 @@ from adapters.ports import (
     CanDelete,
     CanEdit,
     CanFetch,
+    CanFindPlaces,
     CanLookUp,
     CanOpenThreads,
     CanType,
@@ -169,6 +170,13 @@ class SlackAdapter:
         live.threads.sent(chat.chat_id, ts, None)
         return dataclasses.replace(chat, account=self._account, thread_id=ts, chat_kind="group")
 
+    async def find_place(self, address: ChatAddress) -> None:
+        """See `CanFindPlaces`."""
+        api, thread = self._connected().api, address.thread_id
+        await api.read("conversations.info", channel=address.chat_id)
+        if thread is not None:
+            await api.read("conversations.replies", channel=address.chat_id, ts=thread, limit=1)
+
     async def close_thread(self, thread: ChatAddress) -> None:
         """See `CanOpenThreads`: the root is taken back."""
         if thread.thread_id is not None:
@@ -192,5 +200,6 @@ if TYPE_CHECKING:
         _types: CanType = one
         _looks: CanLookUp = one
         _fetches: CanFetch = one
+        _finds: CanFindPlaces = one
         _opens: CanOpenThreads = one
         _has_routes: HasRoutes = one

@@ -15,6 +15,7 @@ from adapters.ports import (
     CanDelete,
     CanEdit,
     CanFetch,
+    CanFindPlaces,
     CanOpenThreads,
     CanType,
     HasRoutes,
@@ -142,6 +143,10 @@ class TelegramAdapter:
         """Close a topic."""
         await topics.close_topic(self._present_link, self._services.moves, thread)
 
+    async def find_place(self, address: ChatAddress) -> None:
+        """See `CanFindPlaces`: only an action names a topic that does not exist."""
+        await self._outbound.typing(address)
+
     def suspect(self) -> None:
         """Ask Telegram whether it answers before the next call that changes something."""
         self._present_link().suspect()
@@ -192,4 +197,5 @@ if TYPE_CHECKING:
         _types: CanType = adapter
         _fetches: CanFetch = adapter
         _opens: CanOpenThreads = adapter
+        _finds: CanFindPlaces = adapter
         _routed: HasRoutes = adapter

@@ -85,3 +85,17 @@ async def test_without_a_daemon_nothing_is_left_behind(scene: Scene) -> None:
     assert code == 1
     assert "No daemon runs" in err
     assert rows(scene.world.home, "SELECT * FROM handoffs") == []
+
+
+async def test_a_thread_that_is_not_there_is_found_out_before_anything_moves(scene: Scene) -> None:
+    side = scene.side
+    await scene.start()
+    scene.model.script("I am here.", "Blue it is.", "Still here.")
+    place = side.answers_to(side.forum, side.say(side.forum, "are you there?", mention=True))
+    await scene.sees(place, "I am here.")
+    await command(scene, "chat", "-p", "my colour is blue")
+    target = f"{side.name}:{side.chat_id(side.forum)}:17"
+    code, _, err = await command(scene, "handoff", target, "--last", "--confirm")
+    assert code == 1
+    assert "does not exist" in err, err
+    assert (await command(scene, "chat", "--continue", "-p", "and now?"))[1].strip() == "Still here."
