@@ -118,7 +118,7 @@ def _losses(before: dict[str, dict[str, _Column]], after: dict[str, dict[str, _C
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)) as db:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)) as db:
             db.row_factory = sqlite3.Row
             db.execute("PRAGMA query_only=1")
             yield db

@@ -94,7 +94,7 @@ for _name, _path, _help in (
     ("handoff", "gateway.cli.handoff:app", "Hand a conversation off to a chat."),
     ("pair", "gateway.cli.pair:app", "Let people in by their pairing code."),
     ("service", "gateway.cli.service:app", "Run the daemon under systemd."),
-    ("db", "gateway.cli.db:app", "Check or back up the database, also while the daemon runs."),
+    ("db", "gateway.cli.db:app", "Check, back up or restore the database."),
     ("model", "gateway.cli.model:app", "Install, list or check the embedded model."),
 ):
     _add(_name, _path, _help)

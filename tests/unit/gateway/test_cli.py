@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import sqlite3
 import stat
 import sys
 import threading
@@ -255,6 +257,57 @@ def test_a_backup_is_whole_private_and_never_written_over(run: Run, home: Path, 
     other.mkdir()
     path.rename(other / "tidings.db")
     assert _in_store(other, lambda store: store.sessions.get(talked)).title == "About boats"
+
+
+def test_a_backup_comes_back_and_what_was_open_then_is_ended(run: Run, home: Path, talked: SessionId) -> None:
+    made = json.loads(run("db", "backup", "--json")[1])["path"]
+    _in_store(home, lambda store: store.sessions.set_title(talked, "Something else"))
+    code, out, err = run("db", "restore", made)
+    assert code == 0, err
+    assert "restored: 1 sessions" in out
+    assert "1 messages that were open then are ended, not answered" in out
+    assert _in_store(home, lambda store: store.sessions.get(talked)).title == "About boats"
+    assert _in_store(home, lambda store: store.inbox.open_events()) == []
+    (kept,) = (home / "backups").glob("before-restore-*.db")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    (home / "tidings.db").write_bytes(b"no database at all, is it? " * 200)
+    shutil.rmtree(home / "backups" / "none", ignore_errors=True)
+    kept.rename(home / "kept.db")
+    code, out, err = run("db", "restore", str(home / "kept.db"))
+    assert code == 0, err
+    assert _in_store(home, lambda store: store.sessions.get(talked)).title == "Something else"
+    (damaged,) = (home / "backups").glob("before-restore-*.db")
+    assert damaged.read_bytes().startswith(b"no database")
+    assert not list(home.glob(".restore-*"))
+
+
+def test_what_is_no_backup_is_refused_and_a_running_daemon_too(run: Run, home: Path, talked: SessionId) -> None:
+    made = json.loads(run("db", "backup", "--json")[1])["path"]
+    junk = home / "junk.db"
+    junk.write_bytes(b"junk" * 4000)
+    other = home / "other.db"
+    with sqlite3.connect(other) as db:
+        db.execute("CREATE TABLE things (id INTEGER)")
+    newer = home / "newer.db"
+    shutil.copy(made, newer)
+    with sqlite3.connect(newer) as db:
+        db.execute("PRAGMA user_version = 999")
+        db.execute("UPDATE compatibility SET usable_from = 999")
+    for file, why in (
+        (junk, "damaged"),
+        (other, "no database of Tidings"),
+        (newer, "version 999"),
+        (home / "nowhere", "no file"),
+    ):
+        code, _, err = run("db", "restore", str(file))
+        assert code == 1
+        assert "nothing was restored" in err
+        assert why in err
+    with locks.held(locks.daemon_lock(home)):
+        code, _, err = run("db", "restore", made)
+    assert code == 1
+    assert "tidings stop" in err
+    assert _in_store(home, lambda store: store.sessions.get(talked)).title == "About boats"
 
 
 def test_a_sound_and_a_damaged_database_are_told_apart(run: Run, home: Path, talked: SessionId) -> None:
