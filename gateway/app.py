@@ -297,6 +297,7 @@ class Daemon:
     async def _gauges(self, core: Core) -> None:
         """Levels for `/metrics`, every few seconds, until cancelled."""
         while True:
+            self._metrics.now("tasks", len(asyncio.all_tasks()))
             self._metrics.now("turns_running", len(core.work.all()))
             self._metrics.now("workers", len(core.workers))
             self._metrics.now("delivery_lanes", core.deliveries.lanes)

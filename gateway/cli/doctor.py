@@ -128,7 +128,8 @@ async def _platform(settings: Config, name: str) -> list[Finding]:
         told = error.told if isinstance(error, AdapterError) else "no answer within a minute"
         return [Finding(grade="warning", what=f"{manifest.title}: {told}", remedy="look at the network and try again")]
     found = [Finding(grade="ok", what=f"{manifest.title}: {line}") for line in checked.found]
-    return [*found, *(Finding(grade="fault", what=f"{manifest.title}: {line}") for line in checked.missing)]
+    remedy = f"tidings setup {name}"
+    return [*found, *(Finding(grade="fault", what=f"{manifest.title}: {m}", remedy=remedy) for m in checked.missing)]
 
 
 def _answers(settings: BaseModel, prefix: str = "") -> dict[str, Any]:

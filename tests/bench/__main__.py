@@ -14,6 +14,7 @@ from tests.bench import measures, store
 from tests.bench.crash import crash
 from tests.bench.daemon import machine
 from tests.bench.embedded import embedded
+from tests.bench.soak import soak
 
 MEASURES: dict[str, Callable[[bool], Awaitable[dict[str, Any]]]] = {
     "appends": lambda quick: store.appends(1000 if quick else 5000),
@@ -25,6 +26,7 @@ MEASURES: dict[str, Callable[[bool], Awaitable[dict[str, Any]]]] = {
     "sessions": measures.sessions,
     "crash": crash,
     "embedded": embedded,
+    "soak": soak,
 }
 
 
