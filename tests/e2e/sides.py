@@ -82,6 +82,10 @@ class Side(ABC):
         """How often each of the bot's messages there was changed."""
 
     @abstractmethod
+    def signs(self) -> int:
+        """How often the bot has shown so far that it is at work."""
+
+    @abstractmethod
     def files(self, place: Place) -> list[tuple[str, bytes]]:
         """Name and content of the files that the bot has sent there."""
 
@@ -174,6 +178,9 @@ class TelegramSide(Side):
     def edits(self, place: Place) -> list[int]:
         return [len(one.edits) for one in self.server.shown(place.chat)]
 
+    def signs(self) -> int:
+        return sum(len(self.server.world.chat(one.chat.id).actions) for one in (self.private, self.room, self._forum))
+
     def files(self, place: Place) -> list[tuple[str, bytes]]:
         documents = [one.raw["document"] for one in self.server.shown(place.chat) if "document" in one.raw]
         return [(one["file_name"], self.server.world.files[one["file_id"]].data) for one in documents]
@@ -242,6 +249,9 @@ class DiscordSide(Side):
     def edits(self, place: Place) -> list[int]:
         return [len(one.edits) for one in self.server.shown(place.chat)]
 
+    def signs(self) -> int:
+        return len(self.server.called("POST", "/typing"))
+
     def files(self, place: Place) -> list[tuple[str, bytes]]:
         calls = [one for one in self.server.calls if one.method == "POST" and one.files]
         return [(name, data) for call in calls for name, data in call.files]
@@ -306,6 +316,9 @@ class SlackSide(Side):
 
     def edits(self, place: Place) -> list[int]:
         return [int(one.get("edits", 0)) for one in self.server.shown(place.chat)]
+
+    def signs(self) -> int:
+        return len([one for one in self.server.called("assistant.threads.setStatus") if one.fields.get("status")])
 
     def files(self, place: Place) -> list[tuple[str, bytes]]:
         sent = [file["id"] for one in self.server.shown(place.chat) for file in one.get("files", ())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -28,6 +29,20 @@ async def test_a_streamed_answer_is_one_message(scene: Scene) -> None:
     first, last = side.edits(side.private)
     assert first >= 2, "the answer did not grow"
     assert last == 0
+
+
+async def test_P8_it_is_shown_that_a_turn_runs_and_never_after_it(scene: Scene) -> None:
+    side = scene.side
+    await scene.start()
+    scene.model.script(Step(text="It took a while.", hold_after=0))
+    asked = side.say(side.room, "take your time", mention=True)  # Slack shows it in threads only, and this is one
+    await side.until(lambda: side.signs() >= 1, 2.0)
+    await side.until(lambda: side.signs() >= 2, 8.0)  # it fades by itself: it is shown again
+    scene.model.release()
+    await scene.sees(side.answers_to(side.room, asked), "It took a while.")
+    shown = side.signs()
+    await asyncio.sleep(5.0)  # longer than the pause between two signs
+    assert side.signs() == shown
 
 
 @pytest.mark.parametrize("point", ["mid-stream:9", "sent-unrecorded"])
