@@ -157,7 +157,7 @@ class Daemon:
             status=self._status,
             mine=lambda row: row.platform in core.in_force.config.enabled(),
             on_auth_failed=lambda platform, error: self._sure_platforms().refuse(platform, error),
-            restart=lambda why: self._stop.ask(why, ExitCode.RESTART),
+            end=self._stop.ask,
             reload=self._reload,
         )
         return core

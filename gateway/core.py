@@ -41,6 +41,7 @@ from gateway.health import Health
 from gateway.heard import Heard
 from gateway.in_force import InForce, access_settings, chat_settings, owners_on, worker_limits
 from gateway.intake import Intake
+from gateway.lifecycle import ExitCode
 from gateway.metrics import Metrics
 from gateway.models import Models
 from gateway.pairing import Pairing
@@ -178,7 +179,7 @@ def assemble(
     status: Callable[[], list[str]],
     mine: Callable[[InboxEvent], bool],
     on_auth_failed: Callable[[str, AuthFailed], None] | None = None,
-    restart: Callable[[str], None] | None = None,
+    end: Callable[[str, ExitCode], None] | None = None,
     reload: Reload | None = None,
     daemon: Callable[[], bool] | None = None,
 ) -> Core:
@@ -210,7 +211,7 @@ def assemble(
     work = Work(parts)
     workers = Workers(Turns(parts, work).run, worker_limits(config))
     put_back.append(workers)
-    control = Control(parts, work, workers, status, in_force.busy, restart)
+    control = Control(parts, work, workers, status, in_force.busy, end)
     pairing = Pairing(store, rules, enabled=config.access.pairing)
     targets = targets_of(in_force, store, adapters, rules, elsewhere=daemon is not None)
     handoffs = Handoffs(store, deliveries, targets)

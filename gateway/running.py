@@ -114,6 +114,8 @@ class Running:
     park: bool = False
     """True at a planned stop: the turn is to be taken up again after the next start."""
     lost: bool = False
+    committing: bool = False
+    """Its end is being written, which gives the lease up, too."""
     outcome: str = ""
     """The state in which its end was committed; "" before, and where it was not."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -146,6 +148,8 @@ async def keep_lease(store: Store, lease: TurnLease, running: Running, clock: Cl
             await store.leases.renew(lease, ttl=LEASE_TTL)
             renewed = clock.boot()
         except LeaseLost:
+            if running.committing:
+                return  # it was given up with the end of the turn; had it been lost, that write would have failed
             log.exception("lease.lost", turn=running.turn_id, session=running.session_id)
             break
         except StateError as error:

@@ -316,6 +316,7 @@ class Work:
             (items[0].event_id, fate, final.detail),
             *((item.event_id, others, f"one message with event {items[0].event_id}") for item in items[1:]),
         ]
+        running.committing = True
         await self._persist(
             lambda: parts.store.turns.finish(
                 lease, state=final.state, rows=final.rows, fates=fates, delivery=delivery, detail=final.detail

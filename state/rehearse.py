@@ -47,9 +47,9 @@ def recorded(path: Path) -> Recorded:
             )
         ]
         wires = [
-            unpack(row["wire"]) or ""
+            rows.message(row).wire or ""
             for row in db.execute(
-                "SELECT wire FROM transcript WHERE wire IS NOT NULL ORDER BY id DESC LIMIT ?", (EVENTS,)
+                "SELECT * FROM transcript WHERE wire IS NOT NULL ORDER BY id DESC LIMIT ?", (EVENTS,)
             )
         ]
     return Recorded(events=events, answers=answers, prompts=prompts, wires=wires)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from state import rows
@@ -19,8 +21,12 @@ from state.ids import RowId, SessionId
 from state.records import ToolStatus, TranscriptMessage
 from state.transcript_rows import segments
 
-KEPT_CHARACTERS = 12_000_000
-"""Of all sessions together; the least recently used one goes first."""
+KEPT_BYTES = 12_000_000
+"""Of all sessions together, roughly; the least recently used one goes first."""
+ROW = 800
+"""What a row takes beside its texts."""
+IDLE = 300.0
+"""Seconds after which an unused session is let go: reading it anew costs little, and memory that only grows a lot."""
 ALL = 2**62
 _OPEN = frozenset({ToolStatus.PLANNED, ToolStatus.STARTED, ToolStatus.UNKNOWN})
 
@@ -31,13 +37,15 @@ class _Kept:
     inactive: int
     messages: tuple[TranscriptMessage, ...]
     size: int
+    used: float
 
 
 class Replay:
     """The kept rows of one store. Called from several reader threads."""
 
-    def __init__(self, bound: int = KEPT_CHARACTERS) -> None:
+    def __init__(self, bound: int = KEPT_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
         self._bound = bound
+        self._clock = clock
         self._kept: OrderedDict[SessionId, _Kept] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
@@ -68,17 +76,21 @@ class Replay:
     def _keep(self, session_id: SessionId, inactive: int, messages: list[TranscriptMessage]) -> None:
         end = next((n for n, one in enumerate(messages) if _incomplete(one)), len(messages))
         stable = tuple(messages[:end])
-        size = sum(len(one.content) + len(one.wire or "") for one in stable)
+        size = sum(len(one.content) + len(one.wire or "") + ROW for one in stable)
+        now = self._clock()
         with self._lock:
             old = self._kept.pop(session_id, None)
             if old is not None:
                 self._size -= old.size
             if stable and size <= self._bound:
-                self._kept[session_id] = _Kept(stable[-1].id, inactive, stable, size)
+                self._kept[session_id] = _Kept(stable[-1].id, inactive, stable, size, now)
                 self._size += size
-            while self._size > self._bound:
+            while self._kept and (self._size > self._bound or self._oldest() < now - IDLE):
                 _, gone = self._kept.popitem(last=False)
                 self._size -= gone.size
+
+    def _oldest(self) -> float:
+        return next(iter(self._kept.values())).used
 
 
 def _incomplete(message: TranscriptMessage) -> bool:

@@ -16,6 +16,7 @@ from gateway.commands.sessions import ago
 from gateway.convert import event_from_row
 from gateway.inputs import one_line
 from gateway.keys import person_of
+from gateway.lifecycle import ExitCode
 from gateway.restart import leave_mark
 from gateway.work import TurnParts, Work
 from gateway.workers import Workers
@@ -50,14 +51,15 @@ class Control:
         workers: Workers,
         status: Callable[[], list[str]],
         default_busy: Callable[[], str],
-        restart: Callable[[str], None] | None = None,
+        end: Callable[[str, ExitCode], None] | None = None,
     ) -> None:
+        """`end` ends the process (a daemon) for a reason, with that code."""
         self._p = parts
         self._work = work
         self._workers = workers
         self._status_lines = status
         self._default_busy = default_busy
-        self._ask_restart = restart
+        self._ask_end = end
 
     def commands(self) -> Iterable[Command]:
         """The commands of this family."""
@@ -80,8 +82,9 @@ class Control:
         )
         yield Command(name="whoami", help="your id and your role here", handler=self._whoami)
         yield Command(name="approve", usage="ID", help="allow what an approval asks for", handler=self._approve)
-        if self._ask_restart is not None:
+        if self._ask_end is not None:
             yield Command(name="restart", help="start the daemon anew", handler=self._restart, needs="owner")
+            yield Command(name="drain", help="end the daemon after what runs", handler=self._drain, needs="owner")
         yield Command(name="deny", usage="ID", help="refuse it", handler=self._deny)
 
     async def _stop(self, call: Call) -> Reply:
@@ -232,16 +235,28 @@ class Control:
 
     async def _restart(self, call: Call) -> Reply:
         """The turn that runs elsewhere ends or is parked; this command is no turn and holds nothing up."""
-        assert self._ask_restart is not None
         await leave_mark(self._p.settings().home, call)
-        ask = self._ask_restart
+        self._leave(f"/restart of event {call.event_id}", ExitCode.RESTART)
+        return Reply(text="I restart now. What runs goes on after it.", detail="/restart")
+
+    async def _drain(self, call: Call) -> Reply:
+        """As `tidings stop` does it."""
+        self._leave(f"/drain of event {call.event_id}", ExitCode.OK)
+        return Reply(
+            text="I take nothing new, finish what runs, and end. Only somebody at the machine can start me again; "
+            "what you write until then waits.",
+            detail="/drain",
+        )
+
+    def _leave(self, why: str, code: ExitCode) -> None:
+        assert self._ask_end is not None
+        ask = self._ask_end
 
         async def soon() -> None:
             await asyncio.sleep(RESTART_AFTER)  # the answer of this command goes out first
-            ask(f"/restart of event {call.event_id}")
+            ask(why, code)
 
-        self._p.spawn(soon(), "restart")
-        return Reply(text="I restart now. What runs goes on after it.", detail="/restart")
+        self._p.spawn(soon(), "leave")
 
     async def _deny(self, call: Call) -> Reply:
         return await self._answer(call, Action(button_id=call.args, value="deny"))

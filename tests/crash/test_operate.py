@@ -117,3 +117,25 @@ async def test_the_log_file_is_turned_over_and_moved_away_under_writes_and_no_li
     assert list((on_stderr - in_files).elements()) == [], "not in the files"
     assert list((in_files - on_stderr).elements()) == [], "not on standard error"
     assert KEY not in "".join(in_files)
+
+
+async def test_an_owner_drains_the_daemon_from_a_chat_and_nobody_else(world: World) -> None:
+    world.configure(access={"owners": [], "pairing": False})
+    daemon, client = await begun(world)
+    await client.post("/drain", "m1")
+    assert (await client.settled("m1"))["fate"] == "refused"
+    assert await daemon.terminate() == 0
+    world.configure()
+    world.model.script(Step(when="slow", text="the end of it", chunks=4, hold_after=1))
+    daemon, client = await begun(world)
+    await client.post("slow", "m2", session="a")
+    await world.model.wait_calls(1)
+    await client.post("/drain", "m3", session="b")
+    assert "finish what runs" in (await client.settled("m3"))["text"]
+    await asyncio.sleep(0.5)
+    world.model.release()
+    assert await daemon.dead() == 0, "it was asked to end: nothing starts it again by itself"
+    daemon, client = await begun(world)
+    assert (await client.settled("m2"))["text"] == "the end of it"
+    assert len(world.model.calls) == 1, "the turn was finished, not taken up again"
+    assert await daemon.terminate() == 0

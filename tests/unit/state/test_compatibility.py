@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 from state import migrate, rehearse
 from state.database import open_database
 from state.errors import StoreTooNew
+from state.ids import SessionKey, new_turn_id
 from state.owners import this_process
+from state.records import NewMessage
 from state.store import Store
-from tests.unit.state.rig import event
+from tests.unit.state.rig import Rig, event
 
 REAL = migrate.available()
 
@@ -90,7 +93,15 @@ async def test_every_migration_since_the_first_that_may_be_lived_with_only_adds(
 
 
 async def test_what_is_recorded_is_read_without_a_trace(path: Path) -> None:
-    await used(path)
+    long = "a long message, so that its wire form is packed with its own words; " * 20
+    async with Store.open(path, owner=this_process("test")) as store:
+        rig = Rig(store)
+        session = await rig.session()
+        accepted = await store.inbox.accept(event(1))
+        lease = await store.leases.acquire(session.id, new_turn_id())
+        row = NewMessage(role="user", content=long, wire=json.dumps({"role": "user", "content": long}))
+        await store.turns.begin(lease, SessionKey("k"), [accepted.event_id], [row])
     found = rehearse.recorded(path)
     assert [row.id for row in found.events] == [1]
     assert found.answers == []
+    assert [json.loads(wire)["content"] for wire in found.wires] == [long]
