@@ -72,6 +72,15 @@ class Recall(Protocol):
         ...
 
 
+class Standing(Protocol):
+    """Has lasting facts for the system prompt."""
+
+    async def standing(self, viewer: Viewer) -> str:
+        """The text, "" for nothing. Holds only what the viewer may see. Called when a prompt is frozen; bounded, and
+        never raises."""
+        ...
+
+
 class Watch(Protocol):
     """Hears how long the parts of a turn took. Never blocks and never raises."""
 

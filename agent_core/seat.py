@@ -164,9 +164,10 @@ class Seat:
         # What the client said once stays until it says otherwise.
         instructions = context.instructions if context.instructions is not None else old.instructions if old else ""
         identity, fault = await asyncio.to_thread(prompts.read_identity, context.home, context.prompt)
+        standing = [await one.standing(context.viewer) for one in context.standing]
         built = prompts.build(
             identity, profile=profile or "unknown", settings=context.prompt, has_tools=bool(tools),
-            instructions=instructions, today=context.clock.utc().date(),
+            instructions=instructions, today=context.clock.utc().date(), standing="\n".join(standing),
         )
         before = old.dialects if old is not None else self._parent_dialects
         since = max((row.id for row in rows), default=-1) + 1

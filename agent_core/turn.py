@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_core.models.ports import Model
-from agent_core.ports import Emit, Input, Recall, Steering, Unwatched, Watch
+from agent_core.ports import Emit, Input, Recall, Standing, Steering, Unwatched, Watch
 from agent_core.prefix import PREFIXES, Prefixes
 from agent_core.prompt import PromptSettings
 from agent_core.tools.ports import Ask, Post, ProcessLedger
@@ -82,6 +82,8 @@ class TurnContext:
     viewer: Viewer = NOBODY
     """Who hears the answer: nothing is recalled, searched or shown that they may not see."""
     recall: Sequence[Recall] = ()
+    standing: Sequence[Standing] = ()
+    """Whoever has something for a prompt that is frozen in this turn."""
     home: Path
     root: Path
     budget: Budget

@@ -29,6 +29,7 @@ from gateway.httpd import HttpdError, HttpServer
 from gateway.in_force import access_settings
 from gateway.keys import person_of
 from gateway.lifecycle import FLUSH, UNWIND, ExitCode, Stage, StopRequest
+from gateway.memory import begin_memory, memory_left
 from gateway.metrics import Metrics
 from gateway.platforms import Platforms, routes_of
 from gateway.reload import Reloaded, Reloader
@@ -213,6 +214,7 @@ class Daemon:
             await say_back(self._config.home, core.deliveries)
             start(self._metrics.watch_loop(), "loop-lag")
             start(self._gauges(core), "gauges")
+            begin_memory(core.memory, start)
             start(Upkeep(core.store, self._config.home, lambda: core.in_force.config.limits).run(), "upkeep")
             start(self._notifier.keep_alive(lambda: True), "watchdog")
             if taking is not None:
@@ -237,8 +239,7 @@ class Daemon:
             await lifecycle.shut_down(self._stages(core), self._stop)
         for task in list(self._tasks):
             task.cancel()
-        core.background.cancel()
-        await core.models.close()
+        await core.release()
 
     def _make_reloader(
         self, core: Core, platforms: Platforms, server: HttpServer, last_resort: lifecycle.LastResort
@@ -302,6 +303,8 @@ class Daemon:
             self._metrics.now("workers", len(core.workers))
             self._metrics.now("delivery_lanes", core.deliveries.lanes)
             self._metrics.now("events_queued", sum(len(one.waiting) for one in core.workers.all().values()))
+            if core.memory is not None:
+                await core.memory.gauges()
             await asyncio.sleep(5.0)
 
     def _stages(self, core: Core) -> Sequence[Stage]:
@@ -311,6 +314,7 @@ class Daemon:
             Stage(name="drain", run=lambda: core.workers.close(drain), seconds=drain + 1.0, hurried=0.1),
             Stage(name="park", run=lambda: park(core), seconds=UNWIND + 2.0),
             Stage(name="flush", run=_flush(core), seconds=FLUSH + 1.0, hurried=1.0),
+            Stage(name="memory", run=lambda: memory_left(core.memory), seconds=2.0),
             Stage(name="checkpoint", run=core.store.checkpoint, seconds=5.0),
         )
 

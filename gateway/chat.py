@@ -28,6 +28,7 @@ from gateway.health import Health
 from gateway.in_force import access_settings
 from gateway.keys import person_of, session_key
 from gateway.lifecycle import ExitCode, Stage, StopRequest
+from gateway.memory import begin_memory
 from gateway.metrics import Metrics
 from gateway.supervisor import Supervisor
 from gateway.turns import delivery_of_text
@@ -140,14 +141,14 @@ class _Chat:
             group.create_task(core.recovery.watch(all_turns=False), name="recovery"),
             group.create_task(core.models.warm(), name="warm-up"),
         ]
+        begin_memory(core.memory, lambda work, name: _kept(tasks, group.create_task(work, name=name)))
         asked = group.create_task(self._asked(), name="stop-asked")
         await asyncio.wait([served, asked], return_when=asyncio.FIRST_COMPLETED)
         served.cancel()
         await lifecycle.shut_down(self._stages(core), self._stop)
         for task in [*tasks, asked]:
             task.cancel()
-        core.background.cancel()
-        await core.models.close()
+        await core.release()
         return adapter.exit_code if not self._stop.asked.is_set() else int(self._stop.code)
 
     async def _asked(self) -> None:
@@ -173,6 +174,11 @@ class _Chat:
             Stage(name="drain", run=lambda: core.workers.close(LEAVE), seconds=LEAVE + 1.0, hurried=0.1),
             Stage(name="park", run=lambda: park(core), seconds=12.0),
         ]
+
+
+def _kept(tasks: list[asyncio.Task[None]], task: asyncio.Task[None]) -> asyncio.Task[None]:
+    tasks.append(task)
+    return task
 
 
 async def find_line(store: Store, person: str, options: ChatOptions, *, piped: bool) -> Line:

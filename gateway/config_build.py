@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from adapters.settings import EVERYBODY, PlatformSettings
+from agent_core.memory.providers.factory import missing
 from gateway.config_faults import ConfigError, Fault, dotted
+from gateway.config_memory import PARTS, MemorySettings
 from gateway.config_paths import DEFAULT_HOME, absolute
 from gateway.config_platforms import known_platforms, missing_adapter, person_fault, platform_settings
 from gateway.config_schema import (
@@ -40,6 +42,7 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     "tools": ToolSettings,
     "limits": LimitSettings,
     "telemetry": TelemetrySettings,
+    "memory": MemorySettings,
 }
 
 
@@ -58,7 +61,8 @@ def build(document: Document, faults: Sequence[Fault], *, file: Path, environ: M
     builder = _Builder(document, file, environ)
     builder.faults.extend(faults)
     builder.top_level()
-    sections = {name: builder.section(model, (name,)) for name, model in SECTIONS.items()}
+    plain = {name: model for name, model in SECTIONS.items() if model is not MemorySettings}
+    sections = {name: builder.section(model, (name,)) for name, model in plain.items()} | {"memory": builder.memory()}
     platforms = builder.platforms()
     models, unusable = builder.models()
     builder.cross_check(sections)
@@ -84,6 +88,7 @@ def build(document: Document, faults: Sequence[Fault], *, file: Path, environ: M
         tools=tools,
         limits=_sure(sections["limits"], LimitSettings),
         telemetry=_sure(sections["telemetry"], TelemetrySettings),
+        memory=_sure(sections["memory"], MemorySettings),
         platforms=platforms,
         root=absolute(tools.root, file.parent, environ),
         secrets=frozenset(builder.resolver.secrets),
@@ -181,6 +186,20 @@ class _Builder:
                     self.warnings.append(f'platforms.{name}.allow is ["*"]: everybody there is let in, as a guest')
         return made
 
+    def memory(self) -> MemorySettings | None:
+        """The section `memory`. Secrets are resolved for the active provider only."""
+        raw = self.document.tree.get("memory")
+        if not isinstance(raw, dict):
+            return self.section(MemorySettings, ("memory",))
+        parts = {}
+        for name, kind in PARTS.items():
+            part = self.section(kind, ("memory", name), use=raw.get("provider") == name, raw=raw.get(name) or {})
+            if part is not None:
+                parts[name] = part
+        rest = {key: value for key, value in raw.items() if key not in PARTS}
+        whole = self.section(MemorySettings, ("memory",), raw=rest or {"provider": "none"})
+        return None if whole is None else whole.model_copy(update=parts)
+
     def models(self) -> tuple[dict[str, NamedModel], dict[str, str]]:
         """The further models. One whose secret cannot be resolved is no fault unless it is a fall-back:
         it is not in use."""
@@ -220,6 +239,12 @@ class _Builder:
         if isinstance(telemetry, TelemetrySettings) and telemetry.endpoint and not _can_trace():
             told = "its library is not installed: pip install 'tidings[otel]', or set it to null"
             self.fault(("telemetry", "endpoint"), told)
+        memory = sections["memory"]
+        if isinstance(memory, MemorySettings) and memory.provider != "none":
+            if what := missing(memory.provider):
+                self.fault(("memory", "provider"), f"its client is not installed: {what}, or set it to none")
+            if key := memory.lacks():
+                self.fault(("memory", memory.provider, key), "must be set for this provider")
         if isinstance(access, AccessSettings):
             self._people(access.owners, ("access", "owners"))
         if isinstance(chat, ChatSettings):

@@ -9,6 +9,7 @@ from typing import Any
 
 from adapters.settings import PlatformSettings
 from agent_core.models.settings import ModelSettings
+from gateway.config_memory import MemorySettings
 from gateway.config_schema import (
     AccessSettings,
     ChatSettings,
@@ -49,6 +50,7 @@ class Config:
     tools: ToolSettings
     limits: LimitSettings
     telemetry: TelemetrySettings
+    memory: MemorySettings
     platforms: Mapping[str, PlatformSettings]
     """Every platform that has settings, by name, enabled or not."""
     root: Path

@@ -7,7 +7,7 @@ they run and in the lock (only the daemon takes one).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -17,6 +17,7 @@ from adapters.errors import AuthFailed
 from adapters.limits import Limits
 from adapters.ports import PlatformAdapter
 from agent_core.models.ports import Model
+from agent_core.ports import Recall
 from agent_core.tools.factory import default_registry
 from agent_core.tools.registry import Registry
 from agent_core.tools.settings import TerminalSettings, ToolSettings, WebSettings
@@ -42,6 +43,7 @@ from gateway.heard import Heard
 from gateway.in_force import InForce, access_settings, chat_settings, owners_on, worker_limits
 from gateway.intake import Intake
 from gateway.lifecycle import ExitCode
+from gateway.memory import Memory, make_memory
 from gateway.metrics import Metrics
 from gateway.models import Models
 from gateway.pairing import Pairing
@@ -120,6 +122,14 @@ class Core:
     targets: Targets
     heard: Heard
     breaker: BotBreaker
+    memory: Memory | None
+
+    async def release(self) -> None:
+        """Let go of what the parts hold outside the process; the tasks of the composition root have been cancelled."""
+        self.background.cancel()
+        await self.models.close()
+        if self.memory is not None:
+            await self.memory.manager.shutdown()
 
     def take(self, config: Config, made: Mapping[str, Model]) -> list[Model]:
         """Go on with other settings, at once and whole: no await, and nothing in it can fail. `made` is from
@@ -145,13 +155,14 @@ def targets_of(
     return Targets(store, adapters, in_force.platforms, owners_on(access), in_force.shares, elsewhere=elsewhere)
 
 
-def make_registry(config: Config) -> Registry:
+def make_registry(config: Config, memory: Memory | None = None) -> Registry:
     """The tools, within the bounds of the configuration."""
     return default_registry(
         ToolSettings(
             terminal=TerminalSettings(seconds=config.tools.terminal_seconds),
             web=WebSettings(allow=frozenset(config.tools.web_private)),
-        )
+        ),
+        more=() if memory is None else memory.tools(),
     )
 
 
@@ -165,6 +176,19 @@ class _Common(TypedDict):
     adapters: dict[str, PlatformAdapter]
     metrics: Metrics
     clock: Clock
+
+
+class _OfMemory(TypedDict):
+    """What a turn has of the external memory."""
+
+    registry: Registry
+    recall: Sequence[Recall]
+    memory: Memory | None
+
+
+def _of_memory(config: Config, memory: Memory | None) -> _OfMemory:
+    recall = () if memory is None else (memory.manager,)
+    return {"registry": make_registry(config, memory), "recall": recall, "memory": memory}
 
 
 def assemble(
@@ -202,7 +226,7 @@ def assemble(
         deliveries=deliveries,
         fates=Fates(store, adapters, metrics),
         approvals=approvals,
-        registry=make_registry(config),
+        **_of_memory(config, make_memory(config, store, metrics, background.spawn)),
         models=models.of,
         settings=in_force.turns,
         spawn=background.spawn,
@@ -214,10 +238,9 @@ def assemble(
     control = Control(parts, work, workers, status, in_force.busy, end)
     pairing = Pairing(store, rules, enabled=config.access.pairing)
     targets = targets_of(in_force, store, adapters, rules, elsewhere=daemon is not None)
-    handoffs = Handoffs(store, deliveries, targets)
+    handoffs, sessions = Handoffs(store, deliveries, targets), SessionCommands(parts, work, workers)
     moving = HandoffCommands(parts, work, handoffs, targets, daemon)
-    families = SessionCommands(parts, work, workers), PairingCommands(pairing), ReloadCommand(reload)
-    commands = Table(control, moving, *families)
+    commands = Table(control, moving, sessions, PairingCommands(pairing), ReloadCommand(reload))
     edits, breaker = Edits(parts, work, workers), BotBreaker(clock, config.chat.bot_rounds)
     intake = Intake(parts, work, workers, edits, commands, chat_settings(config), breaker, pairing)
     return Core(
@@ -246,6 +269,7 @@ def assemble(
         targets=targets,
         heard=parts.heard,
         breaker=breaker,
+        memory=parts.memory,
     )
 
 

@@ -91,6 +91,7 @@ class Metrics:
         self._writes = histogram("store_write_seconds", "A write of the store, queue and commit", _FINE)
         self._lag = histogram("loop_lag_seconds", "How late the event loop was", _FINE)
         self._requests = counter("http_requests", "Requests to the HTTP server", "listener", "status")
+        self._memory = counter("memory_writes", "Writes to the external memory by their outcome", "outcome")
         self._gauges = gauge("now", "What there is at the moment", "what")
 
     def accepted(self, platform: str, *, is_new: bool) -> None:
@@ -176,6 +177,10 @@ class Metrics:
     def http_request(self, listener: str, status: int) -> None:
         """The HTTP server answered a request."""
         self._requests.of(listener, f"{status // 100}xx").inc()
+
+    def memory_write(self, outcome: str) -> None:
+        """A write to the external memory was tried: sent, gone (undone meanwhile), again (to be), refused."""
+        self._memory.of(outcome).inc()
 
     def now(self, what: str, value: float) -> None:
         """A level: turns running, workers, waiters, connections, rows to be sent."""

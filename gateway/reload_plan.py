@@ -24,7 +24,7 @@ FIXED = frozenset(
         "telemetry.endpoint",
     }
 )
-"""What is built into the running process (besides everything under platforms.http)."""
+"""What is built into the running process (besides everything under platforms.http and memory)."""
 _ABSENT = object()
 
 
@@ -74,7 +74,7 @@ def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def _is_fixed(key: str) -> bool:
-    return key in FIXED or key.startswith(f"platforms.{HTTP}.")
+    return key in FIXED or key.startswith((f"platforms.{HTTP}.", "memory."))
 
 
 def _own_change(name: str, settings: PlatformSettings, keys: Sequence[str]) -> bool:
@@ -101,6 +101,7 @@ def _hold(old: Config, new: Config) -> Config:
             update={name: getattr(limits, name) for name in ("concurrent_turns", "attachment_bytes")}
         ),
         telemetry=old.telemetry,
+        memory=old.memory,
         platforms={**new.platforms, HTTP: http},
         log_path=_log_path(old, new),
         leaves={**free, **fixed},

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from adapters import registry
-from adapters.events import Delivery, DeliveryKind, Markdown
+from adapters.events import Delivery, DeliveryKind, EventKind, Markdown
 from adapters.ports import MayBeUnattended, PlatformAdapter
 from agent_core.loop import Budget, Final, TurnContext, abandon, run_turn
 from agent_core.models.ports import Model
@@ -30,6 +30,7 @@ from gateway.fates import Fates
 from gateway.heard import Heard
 from gateway.inputs import build_input
 from gateway.ledger import Ledger
+from gateway.memory import Memory
 from gateway.metrics import Metrics
 from gateway.posting import TurnPost
 from gateway.router import SessionRouter
@@ -96,6 +97,7 @@ class TurnParts:
     spawn: Spawn
     put_back: Callable[[SessionKey, Item], None]
     recall: Sequence[Recall] = ()
+    memory: Memory | None = None
     overlap: Overlap = field(default_factory=Overlap)
 
 
@@ -206,6 +208,8 @@ class Work:
                 final = await self._think(running, context, lease)
         if final is None:
             return
+        if parts.memory is not None and final.state is TurnState.ANSWERED:
+            final = dataclasses.replace(final, text=final.text + parts.memory.notice(session.id))
         delivery = await self._say(running, lease, final, stream)
         await self._commit(running, lease, final, delivery)
         for model in models[:1]:
@@ -252,7 +256,8 @@ class Work:
             processes=Ledger(parts.store, lease),
             post=running.post,
             viewer=viewer_of(event),
-            recall=parts.recall,
+            recall=() if event.kind is EventKind.INTERNAL else parts.recall,
+            standing=() if parts.memory is None else (parts.memory.manager,),
             home=settings.home,
             root=settings.root,
             budget=settings.budget,
@@ -317,11 +322,21 @@ class Work:
             *((item.event_id, others, f"one message with event {items[0].event_id}") for item in items[1:]),
         ]
         running.committing = True
+        viewer, own = viewer_of(items[0].event), items[0].event.kind is EventKind.INTERNAL
+        remember = None if parts.memory is None or own else parts.memory.of_turn(lease, viewer, final)
         await self._persist(
             lambda: parts.store.turns.finish(
-                lease, state=final.state, rows=final.rows, fates=fates, delivery=delivery, detail=final.detail
+                lease,
+                state=final.state,
+                rows=final.rows,
+                fates=fates,
+                delivery=delivery,
+                detail=final.detail,
+                remember=remember,
             )
         )
+        if parts.memory is not None and remember is not None:
+            parts.memory.turn_ended(lease.session_id, "\n".join(item.text for item in items if item.text), viewer)
         await parts.approvals.ended(lease.turn_id)
         if delivery is not None:
             parts.deliveries.wake(delivery.chat)

@@ -23,6 +23,7 @@ from state.holds import Holds
 from state.ids import Owner
 from state.inbox import Inbox
 from state.leases import Leases
+from state.memory_outbox import MemoryOutbox
 from state.outbox import Outbox
 from state.pairings import Pairings
 from state.places import Places
@@ -60,6 +61,7 @@ class Store:
         self.places = Places(db, clock, owner)
         self.pairings = Pairings(db, clock, owner)
         self.directory = Directory(db, clock, owner)
+        self.memory_outbox = MemoryOutbox(db, clock, owner)
 
     @classmethod
     @asynccontextmanager

@@ -6,12 +6,13 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from state import inbox, outbox_rows, rows
+from state import inbox, memory_outbox, outbox_rows, rows
 from state import transcript_rows as transcript
 from state.codec import clean
 from state.errors import Conflict, StateError
 from state.ids import EventId, RowId, SessionId, SessionKey, TurnId
 from state.lease_rows import guard, let_go
+from state.memory_outbox import NewMemoryWrite
 from state.records import (
     Fate,
     NewDelivery,
@@ -183,11 +184,13 @@ class Turns(Repository):
         delivery: NewDelivery | None,
         detail: str = "",
         deactivate: Sequence[RowId] = (),
+        remember: NewMemoryWrite | None = None,
     ) -> list[RowId]:
         """End the turn in one transaction: rows, calls closed, delivery, fates, state, lease. On the disk on return.
 
         The delivery adopts its draft and leaves no other draft of the turn behind. An event that has
-        ended meanwhile (deleted, say) keeps that end. Raises Conflict where the turn has ended already.
+        ended meanwhile (deleted, say) keeps that end. `remember` is what an external memory is to be told of
+        it. Raises Conflict where the turn has ended already.
         """
         if state is TurnState.RUNNING:
             raise ValueError("a turn does not end as running")
@@ -209,6 +212,8 @@ class Turns(Repository):
                 "UPDATE turns SET state = ?, detail = ?, ended_at = ? WHERE id = ?",
                 (state, clean(detail), now, lease.turn_id),
             )
+            if remember is not None:
+                memory_outbox.insert(tx, remember, now)
             touch(tx, lease.session_id, now)
             let_go(tx, lease)
             return made

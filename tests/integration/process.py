@@ -15,6 +15,7 @@ from gateway.access import AccessSettings
 from gateway.config import load
 from gateway.core import Core, assemble
 from gateway.health import Health
+from gateway.memory import begin_memory
 from gateway.metrics import Metrics
 from gateway.supervisor import Supervisor
 from state.clock import SYSTEM
@@ -103,6 +104,11 @@ def configure(home: Path, model: ModelServer, **changes: Any) -> Path:
     return path
 
 
+def _kept(tasks: list[asyncio.Task[None]], task: asyncio.Task[None]) -> asyncio.Task[None]:
+    tasks.append(task)
+    return task
+
+
 @asynccontextmanager
 async def process(
     home: Path,
@@ -146,6 +152,7 @@ async def process(
             group.create_task(supervisor.run(), name="platform"),
             group.create_task(core.handoffs.run(core.intake.internal), name="handoffs"),
         ]
+        begin_memory(core.memory, lambda work, name: _kept(tasks, group.create_task(work, name=name)))
         await adapter.room.until(lambda: adapter.connected)
         try:
             yield Process(core=core, store=store, platform=adapter, model=model)
@@ -157,5 +164,4 @@ async def process(
             await core.workers.cancel_waiting(5.0)
             for task in tasks:
                 task.cancel()
-            core.background.cancel()
-            await core.models.close()
+            await core.release()

@@ -61,7 +61,7 @@ def test_the_example_is_what_holds_without_it(given: Load, tmp_path: Path) -> No
     nothing = given("")
     assert example.home == nothing.home == tmp_path / ".tidings"
     assert example.enabled() == ()
-    for name in ("log", "model", "fallbacks", "models", "access", "chat", "tools", "limits", "platforms"):
+    for name in ("log", "model", "fallbacks", "models", "access", "chat", "tools", "limits", "memory", "platforms"):
         assert getattr(example, name) == getattr(nothing, name), name
 
 

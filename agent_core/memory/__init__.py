@@ -1,0 +1,1 @@
+"""What the agent remembers beyond a conversation."""

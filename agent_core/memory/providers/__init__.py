@@ -1,0 +1,1 @@
+"""External memories: one of them is active, behind one port."""
