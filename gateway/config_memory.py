@@ -81,7 +81,7 @@ class MemorySettings(Section):
             "supermemory": self.supermemory,
             "openviking": self.openviking,
         }
-        part = parts[self.provider]
+        part = parts.get(self.provider, OwnMemory())
         key = part.api_key.get_secret_value() if part.api_key else ""
         account = ""
         if isinstance(part, HonchoMemorySettings):

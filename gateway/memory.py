@@ -136,7 +136,7 @@ def make_memory(config: Config, store: Store, metrics: Metrics, spawn: Spawn) ->
     settings = config.memory.active()
     if settings is None:
         return None
-    provider = make_provider(settings, home=config.home)
+    provider = make_provider(settings, store=store, home=config.home)
     return Memory(MemoryManager(provider, settings, spawn=spawn), store, metrics)
 
 

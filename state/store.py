@@ -23,6 +23,7 @@ from state.holds import Holds
 from state.ids import Owner
 from state.inbox import Inbox
 from state.leases import Leases
+from state.local_memories import LocalMemories
 from state.memory_outbox import MemoryOutbox
 from state.outbox import Outbox
 from state.pairings import Pairings
@@ -62,6 +63,7 @@ class Store:
         self.pairings = Pairings(db, clock, owner)
         self.directory = Directory(db, clock, owner)
         self.memory_outbox = MemoryOutbox(db, clock, owner)
+        self.local_memories = LocalMemories(db, clock, owner)
 
     @classmethod
     @asynccontextmanager

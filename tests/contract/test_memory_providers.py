@@ -48,6 +48,7 @@ SERVICES: dict[ProviderName, type[MemoryService]] = {
 }
 ADA, BEN, ROOM = (place_of("tidings", label) for label in ("p:ada", "p:ben", "room:r"))
 SESSION = SessionId("s-0123456789")
+NO_STORE: Any = None
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -93,7 +94,7 @@ async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         pytest.skip(f"{MODULES[name]} is not installed")
     async with SERVICES[name]() as service:
         settings = ProviderSettings(name=name, base_url=service.url, api_key=service.key)
-        provider = make_provider(settings, home=tmp_path)
+        provider = make_provider(settings, store=NO_STORE, home=tmp_path)
         yield Desk(provider, service)
         await provider.shutdown()
 
@@ -101,7 +102,7 @@ async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 async def test_it_is_there_and_a_wrong_key_is_told(desk: Desk, tmp_path: Path) -> None:
     assert await desk.provider.is_available()
     settings = ProviderSettings(name=desk.provider.name, base_url=desk.service.url, api_key="wrong")  # type: ignore[arg-type]
-    other = make_provider(settings, home=tmp_path)
+    other = make_provider(settings, store=NO_STORE, home=tmp_path)
     with pytest.raises(ProviderAway, match=r"401|UNKNOWN|UNAUTH"):
         await other.prefetch("tea", [ADA])
     await other.shutdown()
@@ -166,9 +167,6 @@ async def test_faults_are_told_by_their_remedy_in_time_and_without_words(
 async def test_what_is_not_taken_is_refused(desk: Desk) -> None:
     await desk.provider.is_available()
     desk.service.fault = "422"
-    if desk.provider.name == "openviking":
-        desk.service.spared = ("/sessions",)
-        pytest.skip("its SDK tells no status: see test_openviking_refusals")
     with pytest.raises(ProviderRefused):
         await desk.turn("My drink is tea.")
 

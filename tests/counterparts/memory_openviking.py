@@ -39,6 +39,10 @@ class OpenVikingService(MemoryService):
     def _ok(result: Any) -> web.Response:
         return web.json_response({"status": "ok", "result": result})
 
+    def refused(self) -> web.Response:
+        error = {"code": "INVALID_ARGUMENT", "message": "words that were said"}
+        return web.json_response({"status": "error", "error": error}, status=422)
+
     async def health(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
 

@@ -38,6 +38,10 @@ class MemoryService:
         """Whether the request carries the key as this service wants it."""
         return request.headers.get("Authorization") == f"Bearer {self.key}"
 
+    def refused(self) -> web.Response:
+        """How the service says that it does not take something."""
+        return web.json_response({"detail": "words that were said"}, status=422)
+
     async def __aenter__(self) -> MemoryService:
         app = web.Application(middlewares=[self._middleware], client_max_size=50_000_000)
         app.add_routes(self.routes())
@@ -74,7 +78,9 @@ class MemoryService:
             case "hang":
                 await self._gone.wait()
                 return web.Response()
-            case "500" | "429" | "422":
+            case "422":
+                return self.refused()
+            case "500" | "429":
                 headers = {"Retry-After": "3600"} if self.fault == "429" else {}
                 return web.json_response({"detail": "words that were said"}, status=int(self.fault), headers=headers)
             case "garbage":

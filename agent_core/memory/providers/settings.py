@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-ProviderName = Literal["honcho", "mem0", "hindsight", "supermemory", "openviking"]
+ProviderName = Literal["local", "honcho", "mem0", "hindsight", "supermemory", "openviking"]
 Mode = Literal["context", "hybrid", "tools"]
 """`context`: what is known is put before the model at the start of a turn; `tools`: the model asks for it; `hybrid`:
 both."""

@@ -1,0 +1,1 @@
+"""Texts as vectors, for ranking by meaning (extra `semantic`)."""
