@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from state import owners
 from state.audience import PUBLIC
 from state.codec import clean, flag, from_micros
 from state.handoff_rows import is_valid
-from state.ids import SessionId, TurnId
+from state.ids import Owner, SessionId, TurnId
 from state.repository import Repository
 
 MOST = 10_000
@@ -109,7 +110,7 @@ class MemoryOutbox(Repository):
             row = tx.execute(
                 "SELECT * FROM memory_outbox WHERE provider = ? AND state = 'waiting' ORDER BY id LIMIT 1", (provider,)
             ).fetchone()
-            if row is None or (row["owner"] not in (None, self._owner) and is_valid(row, self._clock)):
+            if row is None or self._is_held(row):
                 return None
             tx.execute(
                 "UPDATE memory_outbox SET owner = ?, claim_boot = ?, claim_expires = ?, attempts = attempts + 1"
@@ -119,6 +120,12 @@ class MemoryOutbox(Repository):
             return _write(row)
 
         return await self._db.write(run)
+
+    def _is_held(self, row: sqlite3.Row) -> bool:
+        """Another process has it, which is not provably dead."""
+        if row["owner"] in (None, self._owner) or not is_valid(row, self._clock):
+            return False
+        return owners.is_alive(Owner(row["owner"])) is not False
 
     async def done(self, write: MemoryWrite) -> None:
         """It has arrived, or there is nothing to be told any more."""

@@ -20,6 +20,7 @@ from adapters.setup import Setup
 from agent_core.models.settings import ModelSettings
 from gateway import locks
 from gateway.cli.common import ConfigOption, JsonOption, family, load_config, out, out_json
+from gateway.cli.memory import look_at_memory
 from gateway.cli.status import ask
 from gateway.config_types import Config
 
@@ -45,7 +46,7 @@ class Finding:
 
 @app.command()
 def doctor(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Look at configuration, folders, database, disk, clock, model and daemon. Exit code 1 for a fault."""
+    """Look at configuration, folders, database, disk, clock, model, memory and daemon. Exit code 1 for a fault."""
     settings = load_config(config)
     limits = (*LIMITS, *(limit for one in registry.manifests().values() for limit in one.stated_limits))
     findings = [*_look(settings), *asyncio.run(_look_async(settings))]
@@ -110,7 +111,9 @@ def _rights(settings: Config) -> Iterator[Finding]:
 async def _look_async(settings: Config) -> list[Finding]:
     models = [settings.model, *(settings.models[name] for name in settings.fallbacks)]
     platforms = [one for name in settings.enabled() for one in await _platform(settings, name)]
-    return [*await _database(settings), *[await _model(settings, one) for one in models], *platforms]
+    memory = await look_at_memory(settings)
+    told = [Finding(grade=grade, what=what, remedy=remedy) for grade, what, remedy in memory]
+    return [*await _database(settings), *[await _model(settings, one) for one in models], *told, *platforms]
 
 
 async def _platform(settings: Config, name: str) -> list[Finding]:

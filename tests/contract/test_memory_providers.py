@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -223,6 +226,38 @@ async def test_special_abilities(desk: Desk) -> None:
         assert all(one["memory_policy"]["self"]["enabled"] is False for one in service.sessions.values())
     if isinstance(service, HindsightService):
         assert len(set(service.operations)) == len(service.operations) == 1
+
+
+async def test_mem0s_client_tells_its_maker_nothing_and_leaves_the_home_folder_alone(tmp_path: Path) -> None:
+    """By itself it reports each call to a third party and writes into the home folder of the user."""
+    if missing("mem0"):
+        pytest.skip("mem0 is not installed")
+    script = f"""
+import asyncio, pathlib, sys
+from agent_core.memory.providers.mem0 import Mem0Memory
+from agent_core.memory.providers.settings import ProviderSettings
+settings = ProviderSettings(name="mem0", base_url="http://127.0.0.1:9", api_key="k")
+provider = Mem0Memory(settings, pathlib.Path({str(tmp_path / "own")!r}))
+async def main():
+    try:
+        await provider.is_available()
+    except Exception as error:
+        print(type(error).__name__)
+    await provider.shutdown()
+asyncio.run(main())
+telemetry = sys.modules["mem0.memory.telemetry"]
+print(telemetry.MEM0_TELEMETRY, telemetry.client_telemetry.posthog)
+"""
+    environ = {**os.environ, "HOME": str(tmp_path / "home")}
+    environ.pop("MEM0_TELEMETRY", None)
+    environ.pop("MEM0_DIR", None)
+    (tmp_path / "home").mkdir()
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", script], env=environ, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.split() == ["ProviderAway", "False", "None"], done.stderr[-2000:]
+    assert list((tmp_path / "home").iterdir()) == []
+    assert (tmp_path / "own").is_dir()
 
 
 async def until(true: Any) -> None:

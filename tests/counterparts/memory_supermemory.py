@@ -10,7 +10,10 @@ from tests.counterparts.memory_service import MemoryService, matches
 
 
 class SupermemoryService(MemoryService):
-    """Namespaces of documents. One begins with its first document; the same id again appends."""
+    """Namespaces of documents. One begins with its first document; the same id again appends. While it is `silent`
+    it takes documents and never says so."""
+
+    silent = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,6 +42,8 @@ class SupermemoryService(MemoryService):
     async def add(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.spaces.setdefault(request.match_info["space"], {}).setdefault(body["id"], []).append(body["content"])
+        if self.silent:
+            await self._gone.wait()
         return web.json_response({"id": body["id"], "status": "queued"}, status=202)
 
     async def get(self, request: web.Request) -> web.Response:

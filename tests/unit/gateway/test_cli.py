@@ -437,6 +437,12 @@ def test_doctor_names_a_model_that_cannot_be_reached(run: Run, home: Path) -> No
     assert "-> see its base_url and api_key" in out
 
 
+def test_doctor_asks_the_memory_and_tells_what_it_says(run: Run, home: Path, talked: SessionId) -> None:
+    _configure(home, memory={"provider": "hindsight", "hindsight": {"base_url": "http://127.0.0.1:9"}})
+    _, out, _ = run("doctor")
+    assert "[warning] memory hindsight: version: ClientConnectorError -> see memory.hindsight and docs/memory.md" in out
+
+
 def test_the_home_of_the_weights_is_the_configured_one(run: Run, home: Path, tmp_path: Path) -> None:
     assert str(SMOLLM2.path(home)) in run("model", "list")[1]
     assert str(SMOLLM2.path(tmp_path / "other")) in run("model", "list", "--home", str(tmp_path / "other"))[1]
