@@ -141,9 +141,10 @@ def read_identity(home: Path, settings: PromptSettings) -> tuple[str, str]:
 
 def build(
     identity: str, *, profile: Profile, settings: PromptSettings, has_tools: bool, instructions: str | None,
-    today: date, standing: str = "",
+    today: date, standing: str = "", snapshot: str = "",
 ) -> SystemText:
-    """The system text: stable parts first, what a memory holds and the date last. Pure.
+    """The system text: stable parts first; what the memory files (`snapshot`) and another memory hold, and the date,
+    last. Pure.
 
     The brief profile has nothing from memory and is cut so that all of it stays within `settings.brief_tokens`.
     """
@@ -155,7 +156,7 @@ def build(
         left = len(identity) - len(kept)
         told = f"{left:,} characters of {settings.identity} are left out." if left else ""
         known = f"{STANDING}\n{standing.strip()}" if standing.strip() else ""
-        return SystemText(text=_join(kept, *tail, _marked(instructions), known, last), left_out=told)
+        return SystemText(text=_join(kept, *tail, _marked(instructions), snapshot, known, last), left_out=told)
     room = settings.brief_tokens - tokens(_join(*tail, last)) - 8
     given, given_left = cut_to(instructions or "", max(room // 2, 0))
     marked = _marked(given)
@@ -165,6 +166,7 @@ def build(
         for left, what in ((own_left, settings.identity), (given_left, "the client's instructions"))
         if left
     ]
+    notes += ["What you remember is left out: the model's profile is short."] if snapshot else []
     return SystemText(text=_join(own, *tail, marked, last), left_out=" ".join(notes))
 
 

@@ -165,9 +165,11 @@ class Seat:
         instructions = context.instructions if context.instructions is not None else old.instructions if old else ""
         identity, fault = await asyncio.to_thread(prompts.read_identity, context.home, context.prompt)
         standing = [await one.standing(context.viewer) for one in context.standing]
+        snapshot = "" if context.memory is None else await context.memory.standing(context.viewer)
         built = prompts.build(
             identity, profile=profile or "unknown", settings=context.prompt, has_tools=bool(tools),
             instructions=instructions, today=context.clock.utc().date(), standing="\n".join(standing),
+            snapshot=snapshot,
         )
         before = old.dialects if old is not None else self._parent_dialects
         since = max((row.id for row in rows), default=-1) + 1

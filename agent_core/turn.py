@@ -84,6 +84,8 @@ class TurnContext:
     recall: Sequence[Recall] = ()
     standing: Sequence[Standing] = ()
     """Whoever has something for a prompt that is frozen in this turn."""
+    memory: Standing | None = None
+    """The memory files, which come before them."""
     home: Path
     root: Path
     budget: Budget

@@ -69,6 +69,10 @@ class Access:
         self.paired: Mapping[str, Literal["guest", "member"]] = {}
         """Persons that an owner has let in by a code; kept up by `gateway.pairing`."""
 
+    def owners(self) -> frozenset[str]:
+        """The owners, as persons."""
+        return self.settings.owners | self.settings.operators
+
     def may_pair(self, platform: str) -> bool:
         """Whether codes count on the platform: only where nobody has written an allow-list (B85)."""
         return not self.settings.allow.get(platform)

@@ -16,9 +16,12 @@ import structlog
 from adapters.errors import AuthFailed
 from adapters.limits import Limits
 from adapters.ports import PlatformAdapter
+from agent_core.memory.book import Book
+from agent_core.memory.snapshot import MemoryFiles
 from agent_core.models.ports import Model
 from agent_core.ports import Recall
 from agent_core.tools.factory import default_registry
+from agent_core.tools.memory import MemoryTool
 from agent_core.tools.registry import Registry
 from agent_core.tools.settings import TerminalSettings, ToolSettings, WebSettings
 from gateway.access import Access, AccessSettings
@@ -27,6 +30,7 @@ from gateway.arbiter import Arbiter
 from gateway.botloop import BotBreaker
 from gateway.commands.control import Control
 from gateway.commands.handoff import HandoffCommands
+from gateway.commands.memory import MemoryCommands
 from gateway.commands.pairing import PairingCommands
 from gateway.commands.reload import Reload, ReloadCommand
 from gateway.commands.sessions import SessionCommands
@@ -155,14 +159,17 @@ def targets_of(
     return Targets(store, adapters, in_force.platforms, owners_on(access), in_force.shares, elsewhere=elsewhere)
 
 
-def make_registry(config: Config, memory: Memory | None = None) -> Registry:
+def make_registry(config: Config, files: MemoryFiles, memory: Memory | None) -> Registry:
     """The tools, within the bounds of the configuration."""
     return default_registry(
         ToolSettings(
             terminal=TerminalSettings(seconds=config.tools.terminal_seconds),
             web=WebSettings(allow=frozenset(config.tools.web_private)),
         ),
-        more=() if memory is None else memory.tools(),
+        more=[
+            MemoryTool(files.book, files.clock, None if memory is None else memory.memory_written),
+            *(() if memory is None else memory.tools()),
+        ],
     )
 
 
@@ -179,16 +186,18 @@ class _Common(TypedDict):
 
 
 class _OfMemory(TypedDict):
-    """What a turn has of the external memory."""
+    """What a turn has of the memory files and of the external memory."""
 
     registry: Registry
     recall: Sequence[Recall]
+    memory_files: MemoryFiles
     memory: Memory | None
 
 
-def _of_memory(config: Config, memory: Memory | None) -> _OfMemory:
+def _of_memory(config: Config, files: MemoryFiles, memory: Memory | None) -> _OfMemory:
     recall = () if memory is None else (memory.manager,)
-    return {"registry": make_registry(config, memory), "recall": recall, "memory": memory}
+    registry = make_registry(config, files, memory)
+    return {"registry": registry, "recall": recall, "memory_files": files, "memory": memory}
 
 
 def assemble(
@@ -217,7 +226,7 @@ def assemble(
     common: _Common = {"store": store, "adapters": adapters, "metrics": metrics, "clock": clock}
     deliveries = Deliveries(**common, arbiter=arbiter, on_auth_failed=on_auth_failed)
     approvals = Approvals(store, deliveries, clock=clock, settings=in_force.approvals)
-    put_back: list[Workers] = []
+    put_back, memory_files = list[Workers](), MemoryFiles(Book(config.home, rules.owners), store, clock)
     parts = TurnParts(
         **common,
         access=rules,
@@ -226,7 +235,7 @@ def assemble(
         deliveries=deliveries,
         fates=Fates(store, adapters, metrics),
         approvals=approvals,
-        **_of_memory(config, make_memory(config, store, metrics, background.spawn)),
+        **_of_memory(config, memory_files, make_memory(config, store, metrics, background.spawn)),
         models=models.of,
         settings=in_force.turns,
         spawn=background.spawn,
@@ -236,11 +245,11 @@ def assemble(
     workers = Workers(Turns(parts, work).run, worker_limits(config))
     put_back.append(workers)
     control = Control(parts, work, workers, status, in_force.busy, end)
-    pairing = Pairing(store, rules, enabled=config.access.pairing)
     targets = targets_of(in_force, store, adapters, rules, elsewhere=daemon is not None)
-    handoffs, sessions = Handoffs(store, deliveries, targets), SessionCommands(parts, work, workers)
+    pairing, handoffs = Pairing(store, rules, enabled=config.access.pairing), Handoffs(store, deliveries, targets)
     moving = HandoffCommands(parts, work, handoffs, targets, daemon)
-    commands = Table(control, moving, sessions, PairingCommands(pairing), ReloadCommand(reload))
+    families = SessionCommands(parts, work, workers), PairingCommands(pairing), MemoryCommands(memory_files)
+    commands = Table(control, moving, ReloadCommand(reload), *families)
     edits, breaker = Edits(parts, work, workers), BotBreaker(clock, config.chat.bot_rounds)
     intake = Intake(parts, work, workers, edits, commands, chat_settings(config), breaker, pairing)
     return Core(

@@ -15,9 +15,10 @@ from typing import Any
 import structlog
 
 from adapters import registry
-from adapters.events import Delivery, DeliveryKind, EventKind, Markdown
+from adapters.events import Delivery, DeliveryKind, EventKind, Markdown, MessageEvent
 from adapters.ports import MayBeUnattended, PlatformAdapter
 from agent_core.loop import Budget, Final, TurnContext, abandon, run_turn
+from agent_core.memory.snapshot import MemoryFiles
 from agent_core.models.ports import Model
 from agent_core.ports import Input, Recall
 from agent_core.prompt import PromptSettings
@@ -98,6 +99,7 @@ class TurnParts:
     put_back: Callable[[SessionKey, Item], None]
     recall: Sequence[Recall] = ()
     memory: Memory | None = None
+    memory_files: MemoryFiles | None = None
     overlap: Overlap = field(default_factory=Overlap)
 
 
@@ -256,8 +258,9 @@ class Work:
             processes=Ledger(parts.store, lease),
             post=running.post,
             viewer=viewer_of(event),
-            recall=() if event.kind is EventKind.INTERNAL else parts.recall,
+            recall=self._recall(event),
             standing=() if parts.memory is None else (parts.memory.manager,),
+            memory=parts.memory_files,
             home=settings.home,
             root=settings.root,
             budget=settings.budget,
@@ -266,6 +269,13 @@ class Work:
             clock=parts.clock,
             watch=TurnWatch(parts.metrics, parts.clock, lease.turn_id),
         )
+
+    def _recall(self, event: MessageEvent) -> Sequence[Recall]:
+        """Who is asked for background: nobody for what the gateway itself says."""
+        parts = self._p
+        if event.kind is EventKind.INTERNAL:
+            return ()
+        return parts.recall if parts.memory_files is None else (parts.memory_files, *parts.recall)
 
     async def _think(self, running: Running, context: TurnContext, lease: TurnLease) -> Final | None:
         """Run the loop until it ends or is ended. None: the turn is parked for the next start."""

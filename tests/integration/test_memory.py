@@ -1,0 +1,109 @@
+"""Memory through the whole gateway: a fact counts at once, the prefix stays whole, and nobody hears another's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from adapters.events import ChatAddress, EventKind, MessageEvent, Sender
+from state.clock import SYSTEM
+from tests.counterparts.model_script import Step
+from tests.counterparts.model_server import ModelServer
+from tests.integration.process import ACCESS, Process, process
+
+OWNER = replace(ACCESS, owners=frozenset({"memory:ann"}), member_tools=frozenset({"memory"}))
+ROOM = ChatAddress(platform="memory", account="bot", chat_id="kitchen", chat_kind="group")
+
+
+def writes(text: str, when: str, target: str = "memory", **more: object) -> list[Step]:
+    """The model notes something, and says so."""
+    arguments = {"target": target, "steps": [{"action": "add", "text": text, **more}]}
+    call = {"name": "memory", "arguments": json.dumps(arguments)}
+    return [Step(when=when, tool_calls=(call,)), Step(text="Noted.")]
+
+
+async def hear(run: Process, text: str, message_id: str, address: ChatAddress | None = None, who: str = "ann") -> None:
+    await run.platform.accept(
+        MessageEvent(
+            dedup_id=message_id,
+            kind=EventKind.COMMAND if text.startswith("/") else EventKind.MESSAGE,
+            message_id=message_id,
+            address=address or run.platform.address(f"private-{who}"),
+            sender=Sender(id=who, name=who.title()),
+            received_at=SYSTEM.utc(),
+            text=text,
+            mentions_us=True,
+        )
+    )
+    assert (await run.fate(message_id))[0] in ("answered", "command")
+
+
+def bodies(model: ModelServer) -> list[dict]:  # type: ignore[type-arg]
+    return [call.json() for call in model.calls]
+
+
+async def test_a_new_fact_counts_at_once_and_the_prefix_stays_whole(tmp_path: Path, model: ModelServer) -> None:
+    home = tmp_path / "home"
+    async with process(home, model, access=OWNER) as run:
+        model.script(*writes("Ada likes tea", "remember"), "of course")
+        await hear(run, "remember what I like", "m1")
+        await hear(run, "and now?", "m2")
+        (first, *_, last) = bodies(model)
+        assert "Ada likes tea" not in first["messages"][0]["content"]
+        assert last["messages"][0] == first["messages"][0], "the prompt is frozen"
+        assert "Noted in this conversation since its beginning:\n- Ada likes tea" in last["messages"][-1]["content"]
+        assert last["messages"][-1]["content"].endswith("and now?")
+        rows = await run.store.transcript.load((await run.store.sessions.list_all(1))[0].id)
+        assert [row.content for row in rows if row.role == "user"] == ["remember what I like", "and now?"]
+        await hear(run, "once more", "m3")
+        assert "Noted in this conversation" not in bodies(model)[-1]["messages"][-1]["content"], "told once"
+    async with process(home, model, access=OWNER) as run:
+        await hear(run, "after a restart", "m4")
+        found = bodies(model)
+        for before, after in pairwise(found):
+            assert after["messages"][: len(before["messages"])] == before["messages"]
+            assert after["tools"] == before["tools"]
+        await hear(run, "/new", "m5")
+        await hear(run, "a new conversation", "m6")
+        assert "- Ada likes tea" in bodies(model)[-1]["messages"][0]["content"]
+
+
+async def test_P6_a_room_does_not_know_what_was_said_in_private(tmp_path: Path, model: ModelServer) -> None:
+    async with process(tmp_path / "home", model, access=OWNER) as run:
+        model.script(*writes("Ann plans a surprise", "secret"), *writes("Ann is called Ann", "about me", "user"))
+        await hear(run, "a secret: remember it", "m1")
+        await hear(run, "remember something about me", "m2")
+        model.script(*writes("The kitchen is blue", "kitchen"))
+        await hear(run, "note that the kitchen is blue", "m3", ROOM)
+        await hear(run, "/new", "m4", ROOM)
+        await hear(run, "what do you know?", "m5", ROOM, who="ann")
+        prompt = bodies(model)[-1]["messages"][0]["content"]
+        assert "The kitchen is blue" in prompt
+        assert "surprise" not in prompt
+        assert "called Ann" not in prompt
+        await hear(run, "/new", "m6")
+        await hear(run, "and here?", "m7")
+        prompt = bodies(model)[-1]["messages"][0]["content"]
+        assert "surprise" in prompt
+        assert "called Ann" in prompt
+        assert "The kitchen is blue" not in prompt, "nobody has said that she was there"
+
+
+async def test_the_command_shows_declassifies_and_forgets(tmp_path: Path, model: ModelServer) -> None:
+    async with process(tmp_path / "home", model, access=OWNER) as run:
+        await hear(run, "/memory", "m1")
+        model.script(*writes("the office closes at six", "remember"))
+        await hear(run, "remember the office", "m2")
+        await hear(run, "/memory", "m3")
+        await hear(run, "/memory public 1", "m4")
+        await hear(run, "/memory", "m5", ROOM)
+        await hear(run, "/memory forget 1", "m6")
+        await hear(run, "/memory", "m7")
+        await run.quiet()
+        here, there = run.texts("private-ann"), [one.text for one in run.platform.room.shown(ROOM)]
+        assert here[0] == "I remember nothing for this place."
+        assert "1. the office closes at six (memory)" in here
+        assert there == ["1. the office closes at six (memory; public)"]
+        assert here[-2:] == ["Forgotten, from the next conversation on.", "I remember nothing for this place."]
