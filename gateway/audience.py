@@ -12,3 +12,9 @@ def viewer_of(event: MessageEvent) -> Viewer:
     if event.address.chat_kind == "private":
         return Viewer(persons=(person_of(event.address.platform, event.sender.id),))
     return Viewer(room=room_label(room_of(event.address)))
+
+
+def label_of(event: MessageEvent) -> str:
+    """The label of what is said there: of the one person, or of everybody in the room."""
+    viewer = viewer_of(event)
+    return viewer.persons[0] if viewer.room is None else viewer.room

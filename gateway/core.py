@@ -23,6 +23,7 @@ from agent_core.ports import Recall
 from agent_core.tools.factory import default_registry
 from agent_core.tools.memory import MemoryTool
 from agent_core.tools.registry import Registry
+from agent_core.tools.session_search import SessionSearch
 from agent_core.tools.settings import TerminalSettings, ToolSettings, WebSettings
 from gateway.access import Access, AccessSettings
 from gateway.approvals import Approvals
@@ -167,6 +168,7 @@ def make_registry(config: Config, files: MemoryFiles, memory: Memory | None) -> 
             web=WebSettings(allow=frozenset(config.tools.web_private)),
         ),
         more=[
+            SessionSearch(files.store),
             MemoryTool(files.book, files.clock, None if memory is None else memory.memory_written),
             *(() if memory is None else memory.tools()),
         ],

@@ -17,7 +17,7 @@ import structlog
 from adapters.events import Attachment, MessageEvent
 from agent_core.models.ports import Image
 from agent_core.ports import Input
-from gateway.keys import person_of
+from gateway.audience import label_of
 from gateway.workers import Item
 
 log = structlog.get_logger("gateway.inputs")
@@ -95,7 +95,7 @@ async def build_input(items: Sequence[Item], *, shared: bool, aside: Sequence[st
         note="\n".join(notes),
         images=tuple(images),
         author=one_line(first.sender.name, NAME) or first.sender.id if shared else None,
-        audience=None if shared else person_of(first.address.platform, first.sender.id),
+        audience=label_of(first),
         platform_message_id=first.message_id,
     )
 

@@ -436,6 +436,17 @@ class SearchHit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A row as it is searched: what was said whole, of tools their names and extracts."""
+
+    row_id: RowId
+    role: str
+    author: str | None
+    text: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolProcess:
     """A process group that a tool started: reaped before a resume. `started` is its start time in
     clock ticks since boot, which tells a recycled pid from the old process."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from state.audience import Viewer, audience_where
 from state.codec import from_micros, marks
-from state.ids import SessionId
+from state.ids import RowId, SessionId
 from state.query import Term, parse, trigrams
-from state.records import SearchHit
+from state.records import Passage, SearchHit
 from state.repository import Repository
 
 _MOST = 2000
@@ -30,23 +31,58 @@ class Search(Repository):
         self,
         query: str,
         *,
-        persons: Sequence[str] | None,
+        persons: Sequence[str] | None = None,
+        viewer: Viewer | None = None,
         exclude_lineage: SessionId | None = None,
         limit: int = 50,
         newest: bool = False,
     ) -> list[SearchHit]:
         """Rows that match, best first (`newest`: newest first). Never raises for what `query` holds.
 
-        `persons` are those whose rows may be found (a row's audience, else the session's person): None
-        is everybody's, an empty list nobody's. `exclude_lineage` is any session of the line to be left
-        out. An empty query gives the newest row of each recent session.
+        `persons` are those whose rows may be found (a row's audience, else the session's person): None is everybody's,
+        an empty list nobody's; `viewer` is the same for who will read it. `exclude_lineage` is any session of the line
+        to be left out. An empty query gives the newest row of each recent session.
         """
         groups = parse(query)
+        sight = _sight(persons, viewer)
 
         def run(tx: sqlite3.Connection) -> list[SearchHit]:
             if not groups:
-                return _recent(tx, persons, exclude_lineage, limit)
-            return _find(tx, groups, persons, exclude_lineage, limit, newest=newest)
+                return _recent(tx, sight, exclude_lineage, limit)
+            return _find(tx, groups, sight, exclude_lineage, limit, newest=newest)
+
+        return await self._db.read(run)
+
+    async def around(self, row_id: RowId, *, viewer: Viewer, rows: int = 6) -> list[Passage]:
+        """What was said around a row in its session, in order, so many rows before and after it; only what the viewer
+        may see, and nothing where the row itself is not that."""
+        where, values = audience_where(viewer)
+        query = (
+            "SELECT t.id, t.role, t.author, t.created_at, x.text FROM transcript t"
+            " JOIN sessions s ON s.id = t.session_id"
+            f" JOIN search_texts x ON x.id = t.id WHERE t.session_id = ? AND t.active = 1 AND {where} AND t.id"
+        )
+
+        def run(tx: sqlite3.Connection) -> list[Passage]:
+            found = tx.execute(
+                f"SELECT t.session_id FROM transcript t JOIN sessions s ON s.id = t.session_id WHERE t.id = ? AND {where}",
+                (row_id, *values),
+            ).fetchone()
+            if found is None:
+                return []
+            args = (found["session_id"], *values, row_id)
+            before = tx.execute(f"{query} <= ? ORDER BY t.id DESC LIMIT ?", (*args, rows + 1)).fetchall()
+            after = tx.execute(f"{query} > ? ORDER BY t.id LIMIT ?", (*args, rows)).fetchall()
+            return [
+                Passage(
+                    row_id=row["id"],
+                    role=row["role"],
+                    author=row["author"],
+                    text=row["text"].strip(),
+                    created_at=from_micros(row["created_at"]),
+                )
+                for row in (*reversed(before), *after)
+            ]
 
         return await self._db.read(run)
 
@@ -58,7 +94,7 @@ class Search(Repository):
 def _find(
     tx: sqlite3.Connection,
     groups: list[list[Term]],
-    persons: Sequence[str] | None,
+    sight: Sight,
     exclude: SessionId | None,
     limit: int,
     *,
@@ -66,7 +102,7 @@ def _find(
 ) -> list[SearchHit]:
     candidates, values = _candidates(groups)
     verified, needles = _verified(groups)
-    where, filters = _visible(persons, exclude)
+    where, filters = _visible(sight, exclude)
     words = _words_match(groups)
     query = (
         f"WITH found (id) AS ({candidates}) SELECT t.id, t.session_id, t.role, t.created_at, s.lineage, s.title,"
@@ -108,11 +144,21 @@ def _verified(groups: list[list[Term]]) -> tuple[str, list[str]]:
     return clauses, [term.folded for group in groups for term in group]
 
 
-def _visible(persons: Sequence[str] | None, exclude: SessionId | None) -> tuple[str, list[str]]:
-    clauses, values = ["t.active = 1"], []
-    if persons is not None:
-        clauses.append(f"coalesce(t.audience, s.person) IN ({marks(len(persons))})")
-        values += list(persons)
+Sight = tuple[str, list[str]]
+"""Which rows may be found: a condition in SQL, and its values."""
+
+
+def _sight(persons: Sequence[str] | None, viewer: Viewer | None) -> Sight:
+    if viewer is not None:
+        return audience_where(viewer)
+    if persons is None:
+        return "1", []
+    return f"coalesce(t.audience, s.person) IN ({marks(len(persons))})", list(persons)
+
+
+def _visible(sight: Sight, exclude: SessionId | None) -> Sight:
+    where, values = sight
+    clauses, values = ["t.active = 1", where], list(values)
     if exclude is not None:
         clauses.append("s.lineage <> coalesce((SELECT lineage FROM sessions WHERE id = ?), '')")
         values.append(exclude)
@@ -144,10 +190,8 @@ def _ranked(
     return ranks, accented
 
 
-def _recent(
-    tx: sqlite3.Connection, persons: Sequence[str] | None, exclude: SessionId | None, limit: int
-) -> list[SearchHit]:
-    where, values = _visible(persons, exclude)
+def _recent(tx: sqlite3.Connection, sight: Sight, exclude: SessionId | None, limit: int) -> list[SearchHit]:
+    where, values = _visible(sight, exclude)
     found = tx.execute(
         "SELECT t.id, t.session_id, t.role, t.created_at, s.lineage, s.title, x.text FROM sessions s"
         " JOIN transcript t ON t.id = (SELECT max(l.id) FROM transcript l WHERE l.session_id = s.id AND l.active = 1"

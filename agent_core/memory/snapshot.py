@@ -50,7 +50,7 @@ class MemoryFiles:
 
     def __init__(self, book: Book, store: Store, clock: Clock) -> None:
         self.book = book
-        self._store = store
+        self.store = store
         self.clock = clock
 
     async def standing(self, viewer: Viewer) -> str:
@@ -62,7 +62,7 @@ class MemoryFiles:
 
     async def recall(self, asked: Asked) -> str:
         """What this session has written since its last message: the prompt is frozen, and a new fact counts at once."""
-        rows = await self._store.transcript.load(asked.session_id)
+        rows = await self.store.transcript.load(asked.session_id)
         own = [row.created_at for row in rows if row.role == "user"]
         if not own:
             return ""  # the prompt has everything

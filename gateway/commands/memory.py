@@ -1,4 +1,4 @@
-"""The command /memory: what is remembered for whoever asks, and what an owner makes of it."""
+"""The commands /memory and /search: what is remembered, and what was said, for whoever asks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from agent_core.memory.book import Shown
 from agent_core.memory.shelf import MemoryFault
 from agent_core.memory.snapshot import MemoryFiles
+from agent_core.recollect import around, as_lines, find
 from gateway.audience import viewer_of
 from gateway.commands.base import Call, Command, Reply
 from state.audience import PUBLIC
+from state.ids import RowId
 
 USAGE = "[public NUMBER | forget NUMBER]"
 
@@ -26,6 +28,21 @@ class MemoryCommands:
         yield Command(
             name="memory", usage=USAGE, help="what I remember; forget an entry", handler=self._memory, needs="member"
         )
+        yield Command(
+            name="search", usage="[WORDS | #NUMBER]", help="find what was said", handler=self._search, needs="member"
+        )
+
+    async def _search(self, call: Call) -> Reply:
+        """As the agent does it, for whoever reads here; the conversation at hand is left out."""
+        store, viewer = self._files.store, viewer_of(call.event)
+        asked = call.args.strip()
+        if asked.startswith("#") and asked[1:].isdecimal():
+            lines = await around(store, RowId(int(asked[1:])), viewer)
+        else:
+            binding = await store.sessions.binding(call.key)
+            here = None if binding is None else binding.session_id
+            lines = as_lines(await find(store, asked, viewer, without=here))
+        return Reply(text="\n".join(lines) or "Nothing was found.", detail="/search")
 
     async def _memory(self, call: Call) -> Reply:
         book, viewer = self._files.book, viewer_of(call.event)

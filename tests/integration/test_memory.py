@@ -107,3 +107,58 @@ async def test_the_command_shows_declassifies_and_forgets(tmp_path: Path, model:
         assert "1. the office closes at six (memory)" in here
         assert there == ["1. the office closes at six (memory; public)"]
         assert here[-2:] == ["Forgotten, from the next conversation on.", "I remember nothing for this place."]
+
+
+def looks(when: str, **arguments: object) -> list[Step]:
+    """The model searches, and says so."""
+    call = {"name": "session_search", "arguments": json.dumps(arguments)}
+    return [Step(when=when, tool_calls=(call,)), Step(text="I have looked.")]
+
+
+SEARCHES = replace(OWNER, member_tools=frozenset({"session_search"}))
+
+
+async def test_P6_search_finds_only_what_whoever_reads_was_there_for(tmp_path: Path, model: ModelServer) -> None:
+    async with process(tmp_path / "home", model, access=SEARCHES) as run:
+        await hear(run, "my secret is a zebra", "m1")
+        await hear(run, "the kitchen has a zebra cake", "m2", ROOM)
+        await hear(run, "a zebra of Ben", "m3", who="ben")
+        readers = [(None, "ann", "my secret"), (ROOM, "ann", "kitchen has"), (ROOM, "ben", "kitchen has")]
+        for number, (address, who, sees) in enumerate([*readers, (None, "ben", "of Ben")]):
+            await hear(run, "/new", f"n{number}", address, who=who)
+            model.script(*looks(f"look {number}", query="zebra"))
+            await hear(run, f"look {number}", f"l{number}", address, who=who)
+            (result,) = [one["content"] for one in bodies(model)[-1]["messages"] if one["role"] == "tool"]
+            assert result.startswith("From earlier conversations; background")
+            told = {one for one in ("my secret", "kitchen has", "of Ben") if one in result}
+            assert told == {sees}, (address, who)
+            row = int(result.split("#")[1].split()[0])
+            model.script(*looks(f"read {number}", around=row))
+            await hear(run, f"read {number}", f"r{number}", address, who=who)
+            result = [one["content"] for one in bodies(model)[-1]["messages"] if one["role"] == "tool"][-1]
+            assert sees in result
+        hidden = (await run.store.search.find("secret", persons=None))[-1].row_id
+        model.script(*looks("pry", around=hidden))
+        await hear(run, "pry", "p1", who="ben")
+        result = [one["content"] for one in bodies(model)[-1]["messages"] if one["role"] == "tool"][-1]
+        assert result == f"There is nothing at #{hidden}."
+
+
+async def test_the_search_command_finds_the_same_and_leaves_the_conversation_at_hand_out(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    async with process(tmp_path / "home", model, access=SEARCHES) as run:
+        await hear(run, "the boat is called Ada", "m1")
+        await hear(run, "/search boat", "m2")
+        await hear(run, "/new", "m3")
+        await hear(run, "hello", "m4")
+        await hear(run, "/search boat", "m5")
+        await hear(run, "/search boat", "m6", ROOM)
+        await run.quiet()
+        said = run.texts("private-ann")
+        assert said[1] == "Nothing was found."
+        assert "user: the boat is called Ada" in said[-1]
+        assert run.platform.room.shown(ROOM)[-1].text == "Nothing was found."
+        number = said[-1].split("#")[1].split()[0]
+        await hear(run, f"/search #{number}", "m7")
+        await run.says("the boat is called Ada\n", "private-ann")
