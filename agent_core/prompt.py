@@ -71,6 +71,8 @@ class Frozen:
     left_out: str = ""
     fell_from: str | None = None
     fell_at: float = 0.0
+    readers: str = ""
+    """For whom the memory in it was chosen; "" where there is none in it."""
 
     def dump(self) -> str:
         """As JSON text."""
@@ -141,10 +143,10 @@ def read_identity(home: Path, settings: PromptSettings) -> tuple[str, str]:
 
 def build(
     identity: str, *, profile: Profile, settings: PromptSettings, has_tools: bool, instructions: str | None,
-    today: date, standing: str = "", snapshot: str = "",
+    today: date, standing: str = "", snapshot: str = "", project: str = "",
 ) -> SystemText:
-    """The system text: stable parts first; what the memory files (`snapshot`) and another memory hold, and the date,
-    last. Pure.
+    """The system text: stable parts first; then what the working folder says of itself (`project`); what the memory
+    files (`snapshot`) and another memory hold, and the date, last. Pure.
 
     The brief profile has nothing from memory and is cut so that all of it stays within `settings.brief_tokens`.
     """
@@ -156,7 +158,7 @@ def build(
         left = len(identity) - len(kept)
         told = f"{left:,} characters of {settings.identity} are left out." if left else ""
         known = f"{STANDING}\n{standing.strip()}" if standing.strip() else ""
-        return SystemText(text=_join(kept, *tail, _marked(instructions), snapshot, known, last), left_out=told)
+        return SystemText(text=_join(kept, *tail, _marked(instructions), project, snapshot, known, last), left_out=told)
     room = settings.brief_tokens - tokens(_join(*tail, last)) - 8
     given, given_left = cut_to(instructions or "", max(room // 2, 0))
     marked = _marked(given)
@@ -166,6 +168,7 @@ def build(
         for left, what in ((own_left, settings.identity), (given_left, "the client's instructions"))
         if left
     ]
+    notes += ["What the working folder says is left out: the model's profile is short."] if project else []
     notes += ["What you remember is left out: the model's profile is short."] if snapshot else []
     return SystemText(text=_join(own, *tail, marked, last), left_out=" ".join(notes))
 
@@ -186,7 +189,7 @@ def cut_to(text: str, most: int) -> tuple[str, int]:
 
 def boundary(
     frozen: Frozen | None, *, model: str, dialect: str, profile: Profile | None, current: Sequence[str],
-    allowed: Sequence[str], instructions: str | None,
+    allowed: Sequence[str], instructions: str | None, readers: str = "",
 ) -> str | None:
     """Why the frozen prompt cannot be used any more, or None.
 
@@ -202,6 +205,9 @@ def boundary(
         return "the model's abilities changed"
     if profile is not None and not (set(allowed) <= set(frozen.tools) <= set(current)):
         return "the tool list changed"
+    # a hand-off to another place takes the transcript there, not what was remembered for somebody else (P6)
+    if frozen.readers and frozen.readers != readers:
+        return "other people read the conversation now"
     # None is a message that carries no instructions of its own: the session keeps what it has.
     if instructions is not None and instructions != frozen.instructions:
         return "the client's instructions changed"

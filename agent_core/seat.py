@@ -11,9 +11,11 @@ from agent_core import prompt as prompts
 from agent_core.context import Replay, extend_dialects
 from agent_core.errors import ModelError
 from agent_core.models.ports import Capabilities, Request
+from agent_core.project import read_project
 from agent_core.prompt import Frozen, Profile
 from agent_core.translate import dialect_of
 from agent_core.turn import TurnContext
+from state.audience import Viewer
 from state.errors import NotFound
 from state.records import Session, TranscriptMessage
 
@@ -148,7 +150,7 @@ class Seat:
         dialect = dialect_of(model)
         reason = prompts.boundary(
             old, model=model.name, dialect=dialect, profile=profile, current=tuple(every.values()), allowed=allowed,
-            instructions=context.instructions,
+            instructions=context.instructions, readers=_readers(context.viewer),
         )
         self.writer = model
         if reason is None:
@@ -164,12 +166,15 @@ class Seat:
         # What the client said once stays until it says otherwise.
         instructions = context.instructions if context.instructions is not None else old.instructions if old else ""
         identity, fault = await asyncio.to_thread(prompts.read_identity, context.home, context.prompt)
-        standing = [await one.standing(context.viewer) for one in context.standing]
+        standing = "\n".join([await one.standing(context.viewer) for one in context.standing])
         snapshot = "" if context.memory is None else await context.memory.standing(context.viewer)
+        project, blocked = "", ""
+        if any(tool.group == "files" for tool in mine):  # who may not read the folder is not told what it says
+            project, blocked = await asyncio.to_thread(read_project, context.root)
         built = prompts.build(
             identity, profile=profile or "unknown", settings=context.prompt, has_tools=bool(tools),
-            instructions=instructions, today=context.clock.utc().date(), standing="\n".join(standing),
-            snapshot=snapshot,
+            instructions=instructions, today=context.clock.utc().date(), standing=standing, snapshot=snapshot,
+            project=project,
         )
         before = old.dialects if old is not None else self._parent_dialects
         since = max((row.id for row in rows), default=-1) + 1
@@ -182,7 +187,8 @@ class Seat:
             tools=tools,
             dialects=extend_dialects(before, since, dialect),
             instructions=instructions,
-            left_out=" ".join(part for part in (fault, built.left_out) if part),
+            left_out=" ".join(part for part in (fault, blocked, built.left_out) if part),
+            readers=_readers(context.viewer) if snapshot or standing.strip() else "",
             fell_from=context.models[0].name if stands_in else None,
             fell_at=self._now() if stands_in else 0.0,
         )
@@ -194,3 +200,8 @@ class Seat:
             "prompt.frozen", session=context.session.id, turn=context.lease.turn_id, reason=reason, model=model.name,
             profile=self._frozen.profile, tools=len(tools),
         )
+
+
+def _readers(viewer: Viewer) -> str:
+    """Who reads a conversation, as one text."""
+    return viewer.room if viewer.room is not None else next(iter(viewer.persons), "")

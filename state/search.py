@@ -64,10 +64,8 @@ class Search(Repository):
         )
 
         def run(tx: sqlite3.Connection) -> list[Passage]:
-            found = tx.execute(
-                f"SELECT t.session_id FROM transcript t JOIN sessions s ON s.id = t.session_id WHERE t.id = ? AND {where}",
-                (row_id, *values),
-            ).fetchone()
+            own = "SELECT t.session_id FROM transcript t JOIN sessions s ON s.id = t.session_id WHERE t.id = ?"
+            found = tx.execute(f"{own} AND {where}", (row_id, *values)).fetchone()
             if found is None:
                 return []
             args = (found["session_id"], *values, row_id)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_core.memory.book import MEMORY_CHARS, Book, Step
@@ -41,6 +41,7 @@ def seen(book: Book, viewer: Viewer) -> list[str]:
 
 
 @given(st.lists(st.text(min_size=1).map(lambda text: text.replace("\r", "").strip()).filter(bool), max_size=8))
+@settings(deadline=None)
 def test_every_text_can_be_an_entry_and_comes_back(texts: list[str]) -> None:
     assert parse(join(texts)) == texts
 
