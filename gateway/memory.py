@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_core.memory.providers.factory import make_provider
 from agent_core.memory.providers.manager import MemoryManager, Spawn
+from agent_core.memory.providers.ports import HearsSessions
 from agent_core.memory.providers.tools import KeepMemory, RecallMemory, own_label
 from agent_core.memory.providers.writeback import WriteBack
 from agent_core.tools.ports import Tool
@@ -106,10 +107,10 @@ class Memory:
         )
 
     async def session_ended(self, session_id: SessionId, viewer: Viewer) -> bool:
-        """A session is over: told after all its turns. False: that is told already."""
+        """A session is over: told after all its turns. False: that is told already, or the provider does not care."""
         label = own_label(viewer)
         self.manager.forget(session_id)
-        if label is None:
+        if label is None or not isinstance(self.manager.provider, HearsSessions):
             return False
         return await self.writeback.add(
             NewMemoryWrite(
@@ -120,6 +121,13 @@ class Memory:
                 label=label,
             )
         )
+
+    async def forget_session(self, session_id: SessionId) -> int:
+        """What is still to be told of a session, and what is held of it in this database, is forgotten; how many rows
+        that were. What a service was told already it keeps."""
+        self.manager.forget(session_id)
+        dropped = await self._store.memory_outbox.drop_session(session_id)
+        return dropped + await self._store.local_memories.forget_session(session_id)
 
     # -- the life
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from agent_core.prefix import PREFIXES
+from gateway.audience import viewer_of
 from gateway.commands.base import Call, Command, Forward, Reply, again
 from gateway.convert import address_to_json, event_from_row, event_to_json
 from gateway.inputs import one_line
@@ -67,8 +68,11 @@ class SessionCommands:
 
     async def _new(self, call: Call) -> Reply:
         await self._p.store.sessions.claim(call.key, self._p.store.owner, address_to_json(call.event.address))
+        before = await self._bound(call)
         await self._p.store.sessions.rotate(call.key, person=self._person(call), reason="/new")
         ended = await self._end_all(call, "/new")
+        if self._p.memory is not None and before is not None:
+            await self._p.memory.session_ended(before[1].id, viewer_of(call.event))
         more = f" What was open here ({ended}) is cancelled." if ended else ""
         return Reply(text=f"A new conversation begins here.{more} /sessions lists the earlier ones.", detail="/new")
 

@@ -224,6 +224,7 @@ async def test_special_abilities(desk: Desk) -> None:
         service.leaks = True
         assert await desk.finds("tea", BEN) == "", "what comes from elsewhere is left out"
         assert all(one["memory_policy"]["self"]["enabled"] is False for one in service.sessions.values())
+        assert all(one["auto_commit_policy"]["idle_timeout_seconds"] == 300 for one in service.sessions.values())
     if isinstance(service, HindsightService):
         assert len(set(service.operations)) == len(service.operations) == 1
 

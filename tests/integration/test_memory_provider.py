@@ -12,6 +12,8 @@ import pytest
 
 from adapters.events import ChatAddress
 from agent_core.memory.providers.circuit import State
+from agent_core.memory.providers.factory import missing
+from tests.counterparts.memory_openviking import OpenVikingService
 from tests.counterparts.memory_service import MemoryService
 from tests.counterparts.memory_supermemory import SupermemoryService
 from tests.counterparts.model_script import Step
@@ -153,3 +155,35 @@ async def test_the_prefix_of_the_requests_stays_whole(tmp_path: Path, model: Mod
         for before, after in itertools.pairwise(requests):
             assert after["messages"][: len(before["messages"])] == before["messages"]
             assert after.get("tools") == before.get("tools")
+
+
+async def test_openviking_hears_of_the_end_of_a_conversation_after_all_its_turns(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    async with OpenVikingService() as service:
+        settings = memory(service, provider="openviking", openviking={"base_url": service.url, "api_key": "${KEY}"})
+        async with process(tmp_path / "home", model, memory=settings) as run:
+            await say(run, "my favourite drink is tea", "m1")
+            await say(run, "/new", "m2")
+            async with asyncio.timeout(10):
+                while (await run.store.memory_outbox.counts("openviking"))[0]:
+                    await asyncio.sleep(0.01)
+            assert len(service.commits) == 1
+            await say(run, "which drink?", "m3")
+            assert "my favourite drink is tea" in body(model)
+
+
+async def test_the_memory_inside_the_daemon_needs_no_service(tmp_path: Path, model: ModelServer) -> None:
+    if missing("local"):
+        pytest.skip("the extra semantic is not installed")
+    settings = {"provider": "local"}
+    async with process(tmp_path / "home", model, memory=settings) as run:
+        await say(run, "my sister has moved to Lisbon", "m1")
+        async with asyncio.timeout(10):
+            while (await run.store.memory_outbox.counts("local"))[0]:
+                await asyncio.sleep(0.01)
+        await say(run, "/new", "m2")
+        await say(run, "in which country do my relatives live?", "m3")
+        assert "moved to Lisbon" in body(model)
+        await say(run, "where does she live?", "m4", ROOM, mentions_us=True)
+        assert "Lisbon" not in body(model)

@@ -23,6 +23,8 @@ T = TypeVar("T")
 SERVER = "http://127.0.0.1:1933"
 FOUND = 10
 POLICY = {"self": {"enabled": False}, "peer": {"enabled": True}}
+COMMITS = {"message_count_threshold": 20, "idle_timeout_seconds": 300}
+"""When it commits a session by itself: after so many messages, or so many seconds of quiet (its shortest)."""
 _REFUSED = {"INVALID_ARGUMENT": 422, "INVALID_URI": 422, "FAILED_PRECONDITION": 422}
 
 
@@ -90,9 +92,8 @@ class OpenVikingMemory(Remote["AsyncHTTPClient"]):
     async def on_session_start(self, session_id: SessionId, place: Place) -> None:
         """See `HearsSessions`: a session that keeps its memories by peer."""
         name = self._session(session_id, place)
-        made = await self._as(
-            place, "session", lambda client: client.create_session(name, options={"memory_policy": dict(POLICY)})
-        )
+        options: Any = {"memory_policy": dict(POLICY), "auto_commit_policy": dict(COMMITS)}
+        made = await self._as(place, "session", lambda client: client.create_session(name, options=options))
         field(made, "session_id", what="session")
 
     async def on_turn_end(self, turn: TurnRecord) -> None:
