@@ -30,7 +30,7 @@ def memory(service: MemoryService, **more: Any) -> dict[str, Any]:
     return {
         "provider": "supermemory",
         "supermemory": {"base_url": service.url, "api_key": "${KEY}"},
-        "recall_seconds": 0.4,
+        "recall_seconds": 8.0,
         **more,
     }
 
@@ -48,6 +48,12 @@ async def kept(run: Process) -> None:
             await asyncio.sleep(0.01)
 
 
+async def ready(run: Process) -> None:
+    """The client is imported: on a slow machine that alone takes longer than a message waits."""
+    assert run.core.memory is not None
+    assert await run.core.memory.manager.provider.is_available()
+
+
 async def say(run: Process, text: str, message_id: str, chat: str | ChatAddress = "chat", **more: Any) -> str:
     """A message of Ann; its fate."""
     await run.platform.hear(text, chat=chat, message_id=message_id, sender="ann", **more)
@@ -56,6 +62,7 @@ async def say(run: Process, text: str, message_id: str, chat: str | ChatAddress 
 
 async def test_what_was_said_in_one_conversation_is_known_in_the_next(tmp_path: Path, model: ModelServer) -> None:
     async with SupermemoryService() as service, process(tmp_path / "home", model, memory=memory(service)) as run:
+        await ready(run)
         assert await say(run, "my favourite drink is tea", "m1") == "answered"
         await kept(run)
         assert await say(run, "/new", "m2") == "command"
@@ -71,6 +78,7 @@ async def test_what_was_said_in_one_conversation_is_known_in_the_next(tmp_path: 
 
 async def test_a_room_is_never_shown_what_was_said_in_private(tmp_path: Path, model: ModelServer) -> None:
     async with SupermemoryService() as service, process(tmp_path / "home", model, memory=memory(service)) as run:
+        await ready(run)
         await say(run, "the secret of my drink is rum", "m1")
         await kept(run)
         await say(run, "what is the secret drink?", "m2", ROOM, mentions_us=True)
@@ -85,16 +93,19 @@ async def test_a_room_is_never_shown_what_was_said_in_private(tmp_path: Path, mo
 async def test_a_service_that_hangs_costs_one_bound_and_the_person_is_told_once(
     tmp_path: Path, model: ModelServer
 ) -> None:
-    async with SupermemoryService() as service, process(tmp_path / "home", model, memory=memory(service)) as run:
-        service.fault = "hang"
-        assert [await say(run, f"question {number}", f"m{number}") for number in range(4)] == ["answered"] * 4
-        await run.quiet()
-        assert sum("does not answer" in text for text in run.texts()) == 1
-        assert sum("search" in path for _, path, _ in service.requests) <= 3, "one for each place, and no more"
-        assert run.core.memory is not None
-        assert run.core.memory.manager.circuit.state is not State.FINE
-        waiting, _ = await run.store.memory_outbox.counts("supermemory")
-        assert waiting == 4
+    async with SupermemoryService() as service:
+        settings = memory(service, recall_seconds=0.4)
+        async with process(tmp_path / "home", model, memory=settings) as run:
+            await ready(run)
+            service.fault = "hang"
+            assert [await say(run, f"question {number}", f"m{number}") for number in range(4)] == ["answered"] * 4
+            await run.quiet()
+            assert sum("does not answer" in text for text in run.texts()) == 1
+            assert sum("search" in path for _, path, _ in service.requests) <= 3, "one for each place, and no more"
+            assert run.core.memory is not None
+            assert run.core.memory.manager.circuit.state is not State.FINE
+            waiting, _ = await run.store.memory_outbox.counts("supermemory")
+            assert waiting == 4
 
 
 @pytest.mark.parametrize("fault", ["500", "garbage", "flood", "types"])
@@ -102,6 +113,7 @@ async def test_a_service_that_fails_or_lies_never_touches_the_turn(
     tmp_path: Path, model: ModelServer, fault: Any
 ) -> None:
     async with SupermemoryService() as service, process(tmp_path / "home", model, memory=memory(service)) as run:
+        await ready(run)
         service.fault = fault
         assert await say(run, "hello", "m1") == "answered"
         assert "xxxxx" not in body(model)
@@ -114,6 +126,7 @@ async def test_a_service_that_fails_or_lies_never_touches_the_turn(
 async def test_an_interrupted_turn_is_not_told(tmp_path: Path, model: ModelServer) -> None:
     model.script(Step(when="block", silent=True))
     async with SupermemoryService() as service, process(tmp_path / "home", model, memory=memory(service)) as run:
+        await ready(run)
         await run.platform.hear("block", message_id="m1", sender="ann")
         await model.wait_calls(1)
         await say(run, "/stop", "m2")
@@ -139,6 +152,7 @@ async def test_the_model_may_look_up_and_keep_things_itself(tmp_path: Path, mode
         SupermemoryService() as service,
         process(tmp_path / "home", model, access=access, memory=memory(service, **settings)) as run,
     ):
+        await ready(run)
         assert await say(run, "remember that", "m1") == "answered"
         await kept(run)
         assert await say(run, "what do I fly?", "m2") == "answered"
@@ -148,6 +162,7 @@ async def test_the_model_may_look_up_and_keep_things_itself(tmp_path: Path, mode
 
 async def test_the_prefix_of_the_requests_stays_whole(tmp_path: Path, model: ModelServer) -> None:
     async with SupermemoryService() as service, process(tmp_path / "home", model, memory=memory(service)) as run:
+        await ready(run)
         for number, text in enumerate(("my drink is tea", "which drink?", "and which drink now?")):
             await say(run, text, f"m{number}")
             await kept(run)
@@ -163,6 +178,7 @@ async def test_openviking_hears_of_the_end_of_a_conversation_after_all_its_turns
     async with OpenVikingService() as service:
         settings = memory(service, provider="openviking", openviking={"base_url": service.url, "api_key": "${KEY}"})
         async with process(tmp_path / "home", model, memory=settings) as run:
+            await ready(run)
             await say(run, "my favourite drink is tea", "m1")
             await say(run, "/new", "m2")
             async with asyncio.timeout(10):
@@ -178,6 +194,7 @@ async def test_the_memory_inside_the_daemon_needs_no_service(tmp_path: Path, mod
         pytest.skip("the extra semantic is not installed")
     settings = {"provider": "local"}
     async with process(tmp_path / "home", model, memory=settings) as run:
+        await ready(run)
         await say(run, "my sister has moved to Lisbon", "m1")
         async with asyncio.timeout(10):
             while (await run.store.memory_outbox.counts("local"))[0]:

@@ -26,6 +26,8 @@ _KEYS = uuid.UUID("5f0c2a2e-6f0e-5d55-9b62-3a3c5c1f6a10")
 class HindsightMemory(Remote["Hindsight"]):
     """See `MemoryProvider` and `HearsTurnStart`."""
 
+    module = "hindsight_client"
+
     _banks: frozenset[Place] = frozenset()
 
     async def _make(self) -> Hindsight:

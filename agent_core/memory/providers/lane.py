@@ -24,15 +24,31 @@ class Lane:
         self._name = name
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._work: set[asyncio.Future[Any]] = set()
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run `work` there and give its result here. A cancel reaches it."""
+        """Run `work` there and give its result here. A cancel reaches it, and only once: a second one, of whoever ends
+        the lane, would interrupt a client that is closing its connection."""
 
         async def there() -> T:
-            return await work()
+            inner = asyncio.ensure_future(work())
+            self._work.add(inner)
+            inner.add_done_callback(self._over)
+            try:
+                return await asyncio.shield(inner)
+            except asyncio.CancelledError:
+                _cancel(inner)
+                raise
 
-        coroutine: Coroutine[Any, Any, T] = there()
+        return await self._submit(there())
+
+    async def _submit(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._begun()))
+
+    def _over(self, done: asyncio.Future[Any]) -> None:
+        self._work.discard(done)
+        if not done.cancelled():
+            done.exception()  # whoever waited may have gone
 
     def _begun(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -78,17 +94,17 @@ class Lane:
             return
 
         async def end() -> None:
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            if others:
-                await asyncio.wait(others, timeout=seconds / 2)
+            left = list(self._work)
+            for one in left:
+                _cancel(one)
+            if left:
+                await asyncio.wait(left, timeout=seconds / 2)
             if last is not None:
                 await last()
 
         try:
             async with asyncio.timeout(seconds):
-                await self.run(end)
+                await self._submit(end())
         except TimeoutError:
             log.warning("memory.client_stuck", lane=self._name)
         self._loop = self._thread = None
@@ -96,3 +112,8 @@ class Lane:
         await asyncio.to_thread(thread.join, seconds)
         if thread.is_alive():
             log.warning("memory.client_stuck", lane=self._name)
+
+
+def _cancel(task: asyncio.Future[Any]) -> None:
+    if not isinstance(task, asyncio.Task) or not task.cancelling():
+        task.cancel()

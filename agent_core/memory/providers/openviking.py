@@ -31,6 +31,8 @@ _REFUSED = {"INVALID_ARGUMENT": 422, "INVALID_URI": 422, "FAILED_PRECONDITION": 
 class OpenVikingMemory(Remote["AsyncHTTPClient"]):
     """See `MemoryProvider`, `HearsSessions` and `HearsCompression`."""
 
+    module = "openviking_sdk"
+
     async def _make(self) -> AsyncHTTPClient:
         from openviking_sdk import AsyncHTTPClient  # noqa: PLC0415 - an extra
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from agent_core.memory.providers.bounded import fault_of
 from agent_core.memory.providers.lane import Lane
-from agent_core.memory.providers.ports import Place, ProviderError
+from agent_core.memory.providers.ports import Place, ProviderAway, ProviderError
 from agent_core.memory.providers.settings import ProviderSettings
 
 C = TypeVar("C")
@@ -19,11 +20,15 @@ T = TypeVar("T")
 class Remote(ABC, Generic[C]):
     """A provider behind an SDK. `C` is its client, made with the first use, on the lane."""
 
+    module = ""
+    """What `_make` imports, "" where it does so in a thread of its own."""
+
     def __init__(self, settings: ProviderSettings) -> None:
         self.settings = settings
         self._lane = Lane(f"memory-{settings.name}")
         self._client: C | None = None
         self._making: asyncio.Lock | None = None
+        self._closed = False
 
     @property
     def name(self) -> str:
@@ -56,14 +61,23 @@ class Remote(ABC, Generic[C]):
             self._making = asyncio.Lock()  # belongs to the lane's loop, where this runs
         async with self._making:
             if self._client is None:
+                if self.module:  # not on the lane either: it can take seconds, in which nothing could be cancelled
+                    await Lane.blocking(lambda: importlib.import_module(self.module))
+                if self._closed:
+                    raise ProviderAway("the process ends")
                 self._client = await self._make()
             return self._client
 
     async def shutdown(self) -> None:
         """See `MemoryProvider`."""
 
+        self._closed = True
+        await self._lane.close(self._let_go)
+
+    async def _let_go(self) -> None:
         client, self._client = self._client, None
-        await self._lane.close(None if client is None else lambda: self._release(client))
+        if client is not None:
+            await self._release(client)
 
 
 async def each_of(places: Sequence[Place], one: Callable[[Place], Awaitable[Sequence[str]]]) -> list[str]:

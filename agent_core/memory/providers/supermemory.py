@@ -20,6 +20,8 @@ FACTS = 12
 class SupermemoryMemory(Remote["AsyncSupermemory"]):
     """See `MemoryProvider` and `HasStaticBlock`."""
 
+    module = "supermemory"
+
     async def _make(self) -> AsyncSupermemory:
         from supermemory import AsyncSupermemory  # noqa: PLC0415 - an extra
 
