@@ -30,8 +30,11 @@ class Lane:
         """Run `work` there and give its result here. A cancel reaches it, and only once: a second one, of whoever ends
         the lane, would interrupt a client that is closing its connection."""
 
+        async def whole() -> T:
+            return await work()
+
         async def there() -> T:
-            inner = asyncio.ensure_future(work())
+            inner = asyncio.create_task(whole(), name=f"{self._name}:call")
             self._work.add(inner)
             inner.add_done_callback(self._over)
             try:
