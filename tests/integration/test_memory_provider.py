@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,20 @@ async def test_the_model_may_look_up_and_keep_things_itself(tmp_path: Path, mode
         assert await say(run, "what do I fly?", "m2") == "answered"
         assert "Ann flies gliders." in body(model)
         assert "<memory-context>" not in body(model)
+
+
+async def test_what_the_memory_files_keep_is_mirrored(tmp_path: Path, model: ModelServer) -> None:
+    access = replace(ACCESS, owner_tools=frozenset({"memory"}))
+    steps = [{"action": "add", "text": "Ann has a boat."}, {"action": "remove", "part": "boat"}]
+    model.script(Step(tool_calls=({"name": "memory", "arguments": {"target": "user", "steps": steps}},)), "kept")
+    async with (
+        SupermemoryService() as service,
+        process(tmp_path / "home", model, access=access, memory=memory(service)) as run,
+    ):
+        await ready(run)
+        assert await say(run, "remember that", "m1") == "answered"
+        await kept(run)
+        assert "Ann has a boat." in json.dumps(service.spaces)
 
 
 async def test_the_prefix_of_the_requests_stays_whole(tmp_path: Path, model: ModelServer) -> None:
