@@ -16,6 +16,7 @@ import structlog
 
 from adapters.events import Block, Button, Buttons, ChatAddress, Delivery, DeliveryKind, Markdown
 from adapters.ports import CanEdit
+from agent_core.tools.patterns import first_match
 from agent_core.tools.ports import Ask, RightsRole
 from gateway.convert import address_from_dict, address_to_dict
 from gateway.delivery import Deliveries
@@ -43,11 +44,12 @@ ENDED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalSettings:
-    """`mode` "never" allows everything at once (the owner's risk); `ttl` is how long a question stays
-    open, in seconds."""
+    """`mode` "never" allows everything at once (the owner's risk) but what matches a pattern of `always`; `ttl` is how
+    long a question stays open, in seconds."""
 
     mode: Literal["ask", "never"] = "ask"
     ttl: float = 300.0
+    always: tuple[str, ...] = ()
 
 
 SHOWN = ("Allowed,", "Denied.", "Answered:")
@@ -156,7 +158,7 @@ class Approvals:
     async def approve(self, asker: _TurnAsk, call_id: str, what: str) -> bool:
         """See `Ask.approve`."""
         settings = self._settings()
-        if settings.mode == "never":
+        if settings.mode == "never" and first_match(settings.always, what) is None:
             log.warning("approval.not_asked", turn=asker.lease.turn_id, call=call_id)
             return True
         if not asker.attended:

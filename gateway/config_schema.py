@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from agent_core.models.settings import ModelSettings, Timeouts
+from agent_core.tools.patterns import fault
 
 Busy = Literal["queue", "steer", "interrupt", "collect"]
 """What a message does that arrives while the chat's turn runs: `queue` waits for its end, `steer` joins it
@@ -204,11 +205,24 @@ class ToolSettings(Section):
     approvals: Literal["ask", "never"] = Field(
         default="ask", description="`ask` an owner before each command; `never` asks nobody (the owner's risk)."
     )
+    always_ask: Names = Field(
+        default=(), description="Regular expressions; commands that match are asked for although approvals is `never`."
+    )
+    never_run: Names = Field(
+        default=(), description="Regular expressions; commands that match are refused. No sandbox: they stop accidents."
+    )
     terminal_seconds: float = Field(default=120.0, gt=0, le=3600, description="The time limit of one command.")
     web_private: Names = Field(
         default=(),
         description="For tests: hosts or host:port that web fetch may reach although they are private addresses.",
     )
+
+    @field_validator("always_ask", "never_run")
+    @classmethod
+    def _patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if faults := [why for one in value if (why := fault(one)) is not None]:
+            raise ValueError("; ".join(faults))
+        return value
 
     @field_validator("guests", "members", "owners", "groups", "disabled")
     @classmethod

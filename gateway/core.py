@@ -164,7 +164,7 @@ def make_registry(config: Config, files: MemoryFiles, memory: Memory | None) -> 
     """The tools, within the bounds of the configuration."""
     return default_registry(
         ToolSettings(
-            terminal=TerminalSettings(seconds=config.tools.terminal_seconds),
+            terminal=TerminalSettings(seconds=config.tools.terminal_seconds, never=config.tools.never_run),
             web=WebSettings(allow=frozenset(config.tools.web_private)),
         ),
         more=[

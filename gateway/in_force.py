@@ -39,7 +39,8 @@ class InForce:
 
     def approvals(self) -> ApprovalSettings:
         """How owners are asked."""
-        return ApprovalSettings(mode=self.config.tools.approvals, ttl=self.config.limits.approval_seconds)
+        tools = self.config.tools
+        return ApprovalSettings(mode=tools.approvals, ttl=self.config.limits.approval_seconds, always=tools.always_ask)
 
     def busy(self) -> str:
         """What a message does while a turn runs, where nothing else is set."""

@@ -18,6 +18,7 @@ FIXED = frozenset(
         "home",
         "tools.root",
         "tools.terminal_seconds",
+        "tools.never_run",
         "tools.web_private",
         "limits.concurrent_turns",
         "limits.attachment_bytes",
@@ -95,7 +96,7 @@ def _hold(old: Config, new: Config) -> Config:
         home=old.home,
         root=old.root,
         tools=new.tools.model_copy(
-            update={name: getattr(tools, name) for name in ("root", "terminal_seconds", "web_private")}
+            update={name: getattr(tools, name) for name in ("root", "terminal_seconds", "never_run", "web_private")}
         ),
         limits=new.limits.model_copy(
             update={name: getattr(limits, name) for name in ("concurrent_turns", "attachment_bytes")}

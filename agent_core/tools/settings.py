@@ -32,6 +32,8 @@ class TerminalSettings:
     """What a call may ask for at most."""
     output_bytes: int = 30_000
     """Kept of the output: one half from the beginning, one half from the end."""
+    never: tuple[str, ...] = ()
+    """Patterns of commands that are refused (`agent_core.tools.patterns`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

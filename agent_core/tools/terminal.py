@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from agent_core.models.ports import ToolSpec
 from agent_core.tools import text
+from agent_core.tools.patterns import first_match
 from agent_core.tools.ports import ToolContext, ToolResult
 from agent_core.tools.settings import TerminalSettings
 from agent_core.tools.shell import Outcome, run_shell
@@ -52,7 +53,7 @@ class Terminal:
         """Ask, run, tell. See `Tool.run`."""
         command: str = arguments["command"]
         extract = text.cut(f"ran: {text.redact(command)}", 600)
-        refusal = await asyncio.to_thread(_refusal, command, context)
+        refusal = await asyncio.to_thread(_refusal, command, context, self._settings.never)
         if refusal is not None:
             return ToolResult(content=refusal, ok=False, summary=text.line(refusal), extract=extract)
         if not await context.ask.approve(context.call_id, command):
@@ -80,7 +81,12 @@ class Terminal:
         )
 
 
-def _refusal(command: str, context: ToolContext) -> str | None:
+def _refusal(command: str, context: ToolContext, never: tuple[str, ...]) -> str | None:
+    if (pattern := first_match(never, command)) is not None:
+        return (
+            f"The operator has forbidden commands like this ({pattern}). It did not run. "
+            "Do not try to reach the same by other means."
+        )
     if (hidden := text.hiding(command)) is not None:
         return (
             f"The command holds {hidden}, which the person who allows it could not see. It did not run. "

@@ -207,6 +207,16 @@ async def test_the_end_of_the_turn_voids_what_it_asks(tmp_path: Path, adapter: M
         assert "the turn that asked has ended" in await approvals.press(question, "approve", OWNER, "owner")
 
 
+async def test_what_is_always_asked_for_is_asked_for(tmp_path: Path, adapter: MemoryAdapter) -> None:
+    async with process(tmp_path / "db", adapter) as rig:
+        approvals, lease = service(rig, ApprovalSettings(mode="never", always=("rm ",))), await rig.lease(HERE)
+        assert await asks(approvals, lease).approve("c1", "ls") is True
+        task = asyncio.create_task(asks(approvals, lease).approve("c2", "rm x"))
+        question = await asked(rig, adapter)
+        await approvals.press(question, "deny", OWNER, "owner")
+        assert await task is False
+
+
 async def test_approvals_never_asks_nobody(tmp_path: Path, adapter: MemoryAdapter) -> None:
     async with process(tmp_path / "db", adapter) as rig:
         lease = await rig.lease(HERE)

@@ -424,3 +424,12 @@ async def test_the_event_loop_goes_on_while_commands_start(context: ToolContext)
     await asyncio.gather(*(run(context, "true") for _ in range(4)))
     watching.cancel()
     assert worst < 0.25
+
+
+async def test_what_the_operator_has_forbidden_is_not_even_asked_for(context: ToolContext) -> None:
+    tool = Terminal(TerminalSettings(never=(r"touch\s+forbidden",)))
+    result = await tool.run({"command": "t'ouch'   forbidden"}, context)
+    assert not result.ok
+    assert "The operator has forbidden commands like this" in result.content
+    assert not (context.root / "forbidden").exists()
+    assert (await tool.run({"command": "touch allowed"}, context)).ok
