@@ -436,6 +436,18 @@ class SearchHit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixBreak:
+    """A model call whose request did not begin with the whole one before: how much of it did, and why not all."""
+
+    model: str
+    prefix_bytes: int
+    request_bytes: int
+    cached_tokens: int
+    reason: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
     """A row as it is searched: what was said whole, of tools their names and extracts."""
 

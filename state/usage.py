@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from state.codec import from_micros
 from state.ids import SessionId, TurnId
-from state.records import NewUsage, UsageTotal
+from state.records import NewUsage, PrefixBreak, UsageTotal
 from state.repository import Repository
 
 _SUMS = (
@@ -47,6 +48,28 @@ class Usage(Repository):
     async def of_session(self, session_id: SessionId) -> UsageTotal:
         """The sums of a session; zeros where it made no call."""
         return await self._sum("session_id = ?", (session_id,))
+
+    async def breaks(self, session_id: SessionId, limit: int = 10) -> list[PrefixBreak]:
+        """The latest calls of a session that did not begin with the whole one before, newest first."""
+        query = (
+            "SELECT model, prefix_bytes, request_bytes, cached_tokens, break_reason, created_at FROM usage"
+            " WHERE session_id = ? AND break_reason IS NOT NULL ORDER BY id DESC LIMIT ?"
+        )
+
+        def run(tx: sqlite3.Connection) -> list[PrefixBreak]:
+            return [
+                PrefixBreak(
+                    model=row["model"],
+                    prefix_bytes=row["prefix_bytes"],
+                    request_bytes=row["request_bytes"],
+                    cached_tokens=row["cached_tokens"],
+                    reason=row["break_reason"],
+                    created_at=from_micros(row["created_at"]),
+                )
+                for row in tx.execute(query, (session_id, limit))
+            ]
+
+        return await self._db.read(run)
 
     async def of_turn(self, turn_id: TurnId) -> UsageTotal:
         """The sums of a turn."""

@@ -40,6 +40,7 @@ class SessionCommands:
         yield Command(name="sessions", help="list your conversations", handler=self._list)
         yield Command(name="resume", usage="NUMBER|NAME|ID", help="go on with one of them here", handler=self._resume)
         yield Command(name="usage", help="tokens and calls of this conversation", handler=self._usage)
+        yield Command(name="cache", help="what the model's cache could use, and what broke it", handler=self._cache)
 
     @staticmethod
     def _person(call: Call) -> str:
@@ -188,6 +189,24 @@ class SessionCommands:
         )
         return Reply(text=f"We go on with: {session.title or session.id}", detail="/resume")
 
+    async def _cache(self, call: Call) -> Reply:
+        bound = await self._bound(call)
+        if bound is None:
+            return Reply(text="There is no conversation here yet.", detail="/cache")
+        store = self._p.store
+        total, breaks = await store.usage.of_session(bound[1].id), await store.usage.breaks(bound[1].id)
+        lines = [
+            f"Same bytes as the request before: {_share(total.prefix_bytes, total.request_bytes)} of "
+            f"{total.request_bytes:,} bytes in {total.calls} calls",
+            f"Read from the provider's cache, as it says: {total.cached_tokens:,} of {total.input_tokens:,} tokens",
+        ]
+        lines += [
+            f"- {one.created_at:%Y-%m-%d %H:%M} broken: {one.reason} "
+            f"({_share(one.prefix_bytes, one.request_bytes)} the same)"
+            for one in breaks
+        ]
+        return Reply(text="\n".join(lines), detail="/cache")
+
     async def _usage(self, call: Call) -> Reply:
         bound = await self._bound(call)
         if bound is None:
@@ -202,6 +221,10 @@ class SessionCommands:
             f"Same bytes as the request before: {prefix}",
             detail="/usage",
         )
+
+
+def _share(prefix: int, request: int) -> str:
+    return f"{prefix / request:.0%}" if request else "no figure"
 
 
 def _pick(sessions: list[Session], wanted: str) -> Session | None:

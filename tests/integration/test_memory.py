@@ -162,3 +162,22 @@ async def test_the_search_command_finds_the_same_and_leaves_the_conversation_at_
         number = said[-1].split("#")[1].split()[0]
         await hear(run, f"/search #{number}", "m7")
         await run.says("the boat is called Ada\n", "private-ann")
+
+
+async def test_cache_tells_what_the_prefix_was_and_what_broke_it(tmp_path: Path, model: ModelServer) -> None:
+    async with process(tmp_path / "home", model, access=OWNER) as run:
+        await hear(run, "/cache", "m1")
+        await hear(run, "hello", "m2")
+        await hear(run, "and again", "m3")
+        await hear(run, "/undo", "m4")
+        await hear(run, "once more", "m5")
+        await hear(run, "/cache", "m6")
+        await run.quiet()
+        said = run.texts("private-ann")
+        assert said[0] == "There is no conversation here yet."
+        lines = said[-1].splitlines()
+        assert lines[0].endswith("in 3 calls")
+        breaks = [line for line in lines if " broken: " in line]
+        assert len(breaks) == 2, breaks
+        assert "undo" in breaks[0]
+        assert "new session" in breaks[1]
