@@ -343,7 +343,7 @@ class Handoffs:
 
     async def _greet_all(self, accept: Accept) -> None:
         """What ended when the process died before the hello, or what the giver is told, was committed; what was is
-        recognised. The hello only at the place that the move went to: the conversation may have gone on from there.
+        recognised. Only where the move still holds: the conversation may have gone on from there.
         """
         self._owes_hellos = False
         try:
@@ -354,8 +354,6 @@ class Handoffs:
                 if row.state is HandoffState.FAILED:
                     await self._stayed(row, str(row.reason))
                     continue
-                plan = Plan.from_json(row.target)
-                await self._tell(row, _goes_on(plan.target.address.platform, plan.target.name))
                 made = row.thread_id
                 address = Plan.from_json(row.target).target.address if made is None else address_from_json(made)
                 try:
@@ -365,6 +363,7 @@ class Handoffs:
                 binding = await self._store.sessions.binding(key)
                 if binding is None or binding.state is not BindingState.ACTIVE or binding.session_id != row.session_id:
                     continue
+                await self._tell(row, _goes_on(address.platform, Plan.from_json(row.target).target.name))
                 if self._deliveries.reach.known(address.platform) is not None:
                     await self._greet(row, address, key, accept)
         except StateError as error:
