@@ -123,7 +123,13 @@ class Turns:
         if items[0].resume is not None:
             await self._resume(key, items[0], items[0].resume)
             return
-        await self._p.overlap.my_turn(self._p.store, key, items)
+        if self._p.overlap.shared:
+            items = await self._after_elders(key, items)
+            if not items:
+                return
+            if items[0].resume is not None:
+                await self._resume(key, items[0], items[0].resume)
+                return
         await fetch_files(self._p.store, self._p.adapters, items, self._shelf)
         binding, session = await self._p.router.resolve(key, items[0].event)
         if session is None:
@@ -132,6 +138,16 @@ class Turns:
         lease = await self._lease(session, new_turn_id(), items)
         if lease is not None:
             await self._work.do(key, session, lease, items)
+
+    async def _after_elders(self, key: SessionKey, items: Sequence[Item]) -> Sequence[Item]:
+        """What came before in this conversation comes first, although another daemon had it: that one ends it, or has
+        died, and then its turn is taken up here. What is left of the items afterwards."""
+        await self._p.overlap.my_turn(self._p.store, key, items)
+        for row in await self._p.store.inbox.elders(key, min(item.event_id for item in items)):
+            if row.fate is Fate.RUNNING and row.turn_id is not None:
+                elder = Item(event_id=row.id, event=event_from_row(row), text="", resume=row.turn_id)
+                await self._resume(key, elder, row.turn_id)
+        return await self._refresh(items)
 
     def _shelf(self, event: MessageEvent) -> Path | None:
         """The working folder, for those who may use files where they have written."""

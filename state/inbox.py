@@ -144,6 +144,11 @@ class Inbox(Repository):
         query = f"SELECT 1 FROM inbox WHERE {_OPEN} AND id < ? AND key = ? AND owner = ? LIMIT 1"
         return await self._db.read(lambda tx: tx.execute(query, (before, key, owner)).fetchone() is not None)
 
+    async def elders(self, key: SessionKey, before: EventId) -> list[InboxEvent]:
+        """The open events of other processes that came before this one in the same conversation, in order."""
+        where = f"{_OPEN} AND id < ? AND key = ? AND owner IS NOT ?"
+        return await self._select(where, (before, key, self._owner))
+
     async def open_of(self, owner: Owner) -> int:
         """How many open events belong to that process."""
         query = f"SELECT count(*) FROM inbox WHERE {_OPEN} AND owner = ?"

@@ -31,6 +31,8 @@ class Overlap:
         self._clock = clock
         self._other: Owner | None = None
         self._until: float | None = None
+        self.shared = False
+        """Whether another daemon has worked over the store beside this process."""
 
     @property
     def other(self) -> Owner | None:
@@ -42,6 +44,7 @@ class Overlap:
 
     def begin(self, other: Owner, seconds: float | None = None) -> None:
         """From now on the other one's claims count, for so many seconds at most."""
+        self.shared = True
         self._other = other
         self._until = None if seconds is None else self._clock.monotonic() + seconds
 

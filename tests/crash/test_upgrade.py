@@ -64,6 +64,11 @@ async def answered_once(world: World, client: Client, names: list[str], *, kille
     finals = "SELECT count(*) FROM inbox i JOIN outbox o ON o.turn_id = i.turn_id AND o.kind = 'final' GROUP BY i.id"
     counts = [row[0] for row in rows(world.home, finals)]
     assert set(counts) == {1}
+    said: dict[str, list[str]] = {}
+    for session, role in rows(world.home, "SELECT session_id, role FROM transcript WHERE active = 1 ORDER BY id"):
+        said.setdefault(session, []).append(role)
+    for roles in said.values():  # one turn after the other, also where a dead process had begun the first of them
+        assert roles == ["user", "assistant"] * (len(roles) // 2)
     assert len(counts) >= len(names)
 
 
